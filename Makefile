@@ -51,5 +51,5 @@ $(READY): pyproject.toml constraints.txt
 	fi; \
 	echo "making $(VENV) with $$($$found --version); the first time takes a minute or two"; \
 	$$found -m venv $(VENV)
-	@$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@$(PY) -m pip install -qq --constraint constraints.txt --editable '.[dev]'
 	@touch $@
