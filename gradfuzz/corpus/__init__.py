@@ -1,0 +1,20 @@
+"""The corpus: reproducers as text files that replay for ever."""
+
+from gradfuzz.corpus.format import content_hash, dumps, loads
+from gradfuzz.corpus.reproducer import Expect, Found, Observed, Reproducer
+from gradfuzz.corpus.store import accept, files, load, save, smallest
+
+__all__ = [
+    "Expect",
+    "Found",
+    "Observed",
+    "Reproducer",
+    "accept",
+    "content_hash",
+    "dumps",
+    "files",
+    "load",
+    "loads",
+    "save",
+    "smallest",
+]
