@@ -1,0 +1,1 @@
+"""Measurements of gradfuzz: what it finds, what it cries wolf at, and how fast it is."""
