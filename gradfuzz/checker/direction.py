@@ -1,0 +1,73 @@
+"""Directions: random vectors at the scale of what they move, never near zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradfuzz.checker.evaluation import Array, Tensors, flat, segments, unflat
+
+Rng = np.random.Generator
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+# Elements much smaller than their tensor move by a tenth of its rms: a step relative to 1e-9 alone would
+# drown in the rounding of the others.
+LEAST_SHARE_OF_RMS = 0.1
+
+
+def generator(seed: int, *purpose: int) -> Rng:
+    """Make a generator of its own for one purpose; equal arguments give equal draws."""
+    return np.random.default_rng((abs(seed), *purpose))
+
+
+def signs_and_sizes(rng: Rng, count: int) -> Array:
+    """Draw `count` numbers uniform in +-[0.5, 1.5]: none of them near zero, none dominating."""
+    return rng.choice((-1.0, 1.0), count) * rng.uniform(0.5, 1.5, count)
+
+
+def scales(x: Sequence[torch.Tensor]) -> Array:
+    """Give the scale of every element: its size or a tenth of its tensor's rms; 1 where all are zero.
+
+    Elements that are not finite get scale 0: no difference can be taken along them.
+    """
+    sizes = np.abs(flat(x))
+    finite = np.isfinite(sizes)
+    sizes[~finite] = 0.0
+    for part in segments(x):
+        chunk = sizes[part]
+        largest = chunk.max(initial=0.0)
+        if largest == 0.0:
+            chunk[:] = 1.0
+        else:
+            rms = largest * float(np.sqrt(np.mean((chunk / largest) ** 2)))
+            np.maximum(chunk, LEAST_SHARE_OF_RMS * rms, out=chunk)
+    sizes[~finite] = 0.0
+    return sizes
+
+
+def direction(rng: Rng, x: Sequence[torch.Tensor], allowed: Mask | None = None) -> Tensors:
+    """Draw a direction at the scale of `x`, zero where `allowed` is false."""
+    s = scales(x)
+    u = signs_and_sizes(rng, len(s)) * s
+    if allowed is not None:
+        u[~allowed] = 0.0
+    return unflat(u, x)
+
+
+def generic(rng: Rng, outputs: Sequence[torch.Tensor], allowed: Mask | None = None) -> Tensors:
+    """Draw grad_outputs in +-[0.5, 1.5], zero where `allowed` is false."""
+    count = sum(o.numel() * (2 if o.dtype.is_complex else 1) for o in outputs)
+    v = signs_and_sizes(rng, count)
+    if allowed is not None:
+        v[~allowed] = 0.0
+    return unflat(v, outputs)
+
+
+def unit(x: Sequence[torch.Tensor], index: int, size: float = 1.0) -> Tensors:
+    """Give the direction that moves one element of `flat(x)` alone."""
+    u = np.zeros(sum(t.numel() * (2 if t.dtype.is_complex else 1) for t in x))
+    u[index] = size
+    return unflat(u, x)

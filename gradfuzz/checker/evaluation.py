@@ -1,0 +1,382 @@
+"""Running the function under check: forward, backward and double backward, each time on fresh tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from gradfuzz.errors import CheckError
+
+Tensors = tuple[torch.Tensor, ...]
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class ForwardRaised(Exception):
+    """The function refused its inputs; `error` is what it raised."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.error = error
+
+
+class BackwardRaised(Exception):
+    """A backward raised; `order` tells which derivative was asked for."""
+
+    def __init__(self, error: BaseException, order: int) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.error = error
+        self.order = order
+
+
+@dataclass(slots=True)
+class First:
+    """A forward and a backward: outputs, gradients, and the live graph they came from.
+
+    Attributes:
+        outputs: The differentiable outputs, as returned (they carry the graph).
+        grads: One gradient an input as returned: None is kept.
+        leaves: The fresh inputs of this call.
+    """
+
+    outputs: Tensors
+    grads: tuple[torch.Tensor | None, ...]
+    leaves: Tensors
+
+    @property
+    def values(self) -> Tensors:
+        """The outputs without their graph."""
+        return tuple(o.detach() for o in self.outputs)
+
+    @property
+    def gradients(self) -> Tensors:
+        """The gradients without their graph, zeros in the place of None."""
+        return materialize(self.grads, self.leaves)
+
+
+@dataclass(slots=True)
+class Second(First):
+    """A double backward of ``<G, u>``: `hessian_u` for the inputs, `jacobian_u` for the grad_outputs.
+
+    Attributes:
+        hessian_u: d<G, u>/dx, one tensor an input, zeros in the place of None.
+        jacobian_u: d<G, u>/dv, one tensor an output, zeros in the place of None.
+        detached: By input, whether its gradient carries no graph.
+    """
+
+    hessian_u: Tensors = ()
+    jacobian_u: Tensors = ()
+    detached: tuple[bool, ...] = ()
+
+
+def materialize(grads: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor]) -> Tensors:
+    """Put zeros in the place of None and drop the graph."""
+    return tuple(
+        torch.zeros_like(x).detach() if g is None else dense(g.detach()) for g, x in zip(grads, like, strict=True)
+    )
+
+
+def dense(x: torch.Tensor) -> torch.Tensor:
+    """Give a strided tensor of the same logical elements."""
+    return x if x.layout is torch.strided else x.to_dense()
+
+
+def is_differentiable(x: object) -> bool:
+    """Whether a value is a tensor whose dtype can carry a gradient."""
+    return isinstance(x, torch.Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex)
+
+
+def flat(tensors: Sequence[torch.Tensor]) -> Array:
+    """Join all elements into one real vector; a complex element becomes its two parts."""
+    parts = []
+    for t in tensors:
+        t = dense(t.detach())
+        t = torch.view_as_real(t.resolve_conj()) if t.dtype.is_complex else t.resolve_neg()
+        parts.append(t.reshape(-1).to(device="cpu", dtype=torch.float64).numpy())
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def unflat(vector: Array, like: Sequence[torch.Tensor]) -> Tensors:
+    """Undo `flat`: tensors with the shapes, dtypes and devices of `like`, sharing nothing with it."""
+    result = []
+    start = 0
+    for t in like:
+        count = t.numel() * (2 if t.dtype.is_complex else 1)
+        part = torch.from_numpy(vector[start : start + count].copy())
+        start += count
+        if t.dtype.is_complex:
+            part = torch.view_as_complex(part.reshape(*t.shape, 2))
+        result.append(part.reshape(t.shape).to(device=t.device, dtype=t.dtype))
+    return tuple(result)
+
+
+def segments(tensors: Sequence[torch.Tensor]) -> tuple[slice, ...]:
+    """Where each tensor lies in `flat(tensors)`."""
+    result = []
+    start = 0
+    for t in tensors:
+        stop = start + t.numel() * (2 if t.dtype.is_complex else 1)
+        result.append(slice(start, stop))
+        start = stop
+    return tuple(result)
+
+
+def move(x: Sequence[torch.Tensor], u: Sequence[torch.Tensor], h: float) -> Tensors:
+    """Give x + h u as fresh tensors."""
+    return tuple(torch.add(a, b, alpha=h) for a, b in zip(x, u, strict=True))
+
+
+def ordinary(x: torch.Tensor) -> bool:
+    """Whether a tensor lies in memory as a fresh one would: nothing about its layout can matter."""
+    return (
+        x.layout is torch.strided
+        and x.is_contiguous()
+        and x.storage_offset() == 0
+        and not x.is_conj()
+        and not x.is_neg()
+        and x.untyped_storage().nbytes() == x.numel() * x.element_size()
+    )
+
+
+def replicas(tensors: Sequence[torch.Tensor]) -> Tensors:
+    """Copy tensors with everything about their memory: strides, offset, overlap, conj and neg bits, sharing."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    result = []
+    for t in tensors:
+        if t.layout is not torch.strided or (ordinary(t) and len(tensors) == 1):
+            result.append(t.detach().clone())
+            continue
+        plain = t.detach()
+        # The bits are views over the same memory; strip them, copy the memory, put them back.
+        plain = plain.conj() if plain.is_conj() else plain
+        plain = torch._neg_view(plain) if plain.is_neg() else plain
+        storage = plain.untyped_storage()
+        key = storage.data_ptr() or id(t)
+        if key not in storages:
+            storages[key] = storage.clone()
+        copy = torch.empty(0, dtype=plain.dtype, device=plain.device)
+        copy = copy.set_(storages[key], plain.storage_offset(), plain.size(), plain.stride())  # type: ignore[call-overload]  # torch's stubs know only the one-argument form
+        copy = copy.conj() if t.is_conj() else copy
+        result.append(torch._neg_view(copy) if t.is_neg() else copy)
+    return tuple(result)
+
+
+class Subject:
+    """The function under check together with its inputs: a map from differentiable inputs to outputs.
+
+    Every call builds fresh tensors, so nothing the function does to its arguments reaches the next call.
+    The same tensor passed twice is one input. Where the function is seen to draw random numbers, every call
+    starts from the same state of torch's generator.
+
+    Attributes:
+        wrt: The differentiable inputs as given: tensors that ask for a gradient, each once.
+        names: How a finding calls each of them: ``input 0`` is the first tensor argument.
+        random: Whether the function was seen to draw from torch's generator.
+    """
+
+    def __init__(self, func: Callable[..., Any], inputs: Sequence[Any], *, seed: int = 0) -> None:
+        self.func = func
+        self.seed = seed
+        self.random = False
+        self._leaves, self._spec = pytree.tree_flatten(tuple(inputs))
+        self.wrt: list[torch.Tensor] = []
+        self.names: list[str] = []
+        self._slot: list[int | None] = []
+        tensors = 0
+        for value in self._leaves:
+            slot = None
+            if isinstance(value, torch.Tensor):
+                if is_differentiable(value) and value.requires_grad:
+                    slot = next((i for i, t in enumerate(self.wrt) if t is value), None)
+                    if slot is None:
+                        slot = len(self.wrt)
+                        self.wrt.append(value)
+                        self.names.append(f"input {tensors}")
+                tensors += 1
+            self._slot.append(slot)
+        self.others: list[torch.Tensor] = [
+            v for v, s in zip(self._leaves, self._slot, strict=True) if s is None and isinstance(v, torch.Tensor)
+        ]
+        self.shapes: list[torch.Size] | None = None
+
+    @property
+    def point(self) -> Tensors:
+        """The values of the differentiable inputs as fresh contiguous tensors."""
+        return tuple(dense(t.detach()).clone(memory_format=torch.contiguous_format).resolve_neg() for t in self.wrt)
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether the inputs lie in memory as fresh contiguous tensors would."""
+        return all(ordinary(t) and t.is_leaf for t in self.wrt) and not self.sharing
+
+    @property
+    def sharing(self) -> bool:
+        """Whether two different inputs share memory."""
+        pointers = [t.untyped_storage().data_ptr() for t in self.wrt if t.layout is torch.strided and t.numel()]
+        return len(set(pointers)) < len(pointers)
+
+    def with_inputs(self, replace: Callable[[torch.Tensor], torch.Tensor]) -> Subject:
+        """Give the same function with every tensor argument replaced; identity of arguments is kept."""
+        seen: dict[int, torch.Tensor] = {}
+
+        def once(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            if id(value) not in seen:
+                seen[id(value)] = replace(value)
+            return seen[id(value)]
+
+        inputs = pytree.tree_unflatten([once(v) for v in self._leaves], self._spec)
+        subject = Subject(self.func, inputs, seed=self.seed)
+        subject.random = self.random
+        return subject
+
+    def leaves(self, point: Sequence[torch.Tensor] | None = None, *, wanted: Sequence[bool] | None = None) -> Tensors:
+        """Make fresh leaf tensors: at `point`, or the inputs as given with their memory layout.
+
+        Args:
+            point: The values; None copies the inputs as they are, layout, sharing and all.
+            wanted: Which of them ask for a gradient; None means all.
+        """
+        if point is None:
+            fresh = replicas(self.wrt)
+        else:
+            fresh = tuple(p.detach().clone() for p in point)
+        flags = wanted if wanted is not None else (True,) * len(fresh)
+        return tuple(t.requires_grad_(flag) for t, flag in zip(fresh, flags, strict=True))
+
+    def arguments(self, leaves: Sequence[torch.Tensor], *, as_given: bool = False) -> list[Any]:
+        """Give the flat arguments of one call with `leaves` in the places of the differentiable inputs."""
+        handed = [
+            leaf.view_as(leaf) if as_given and not t.is_leaf and leaf.requires_grad else leaf
+            for leaf, t in zip(leaves, self.wrt, strict=True)
+        ]
+        flat_arguments = []
+        for value, slot in zip(self._leaves, self._slot, strict=True):
+            if slot is not None:
+                flat_arguments.append(handed[slot])
+            elif isinstance(value, torch.Tensor):
+                flat_arguments.append(value.detach().clone() if not as_given else replicas((value,))[0])
+            else:
+                flat_arguments.append(value)
+        return flat_arguments
+
+    def reseed(self) -> None:
+        """Put torch's generator where every call of a random function starts."""
+        torch.random.set_rng_state(torch.Generator().manual_seed(self.seed).get_state())
+
+    def apply(self, flat_arguments: list[Any]) -> Tensors:
+        """Call the function; give its differentiable outputs.
+
+        Raises:
+            ForwardRaised: Whatever the function raised, or outputs whose number or shapes changed.
+        """
+        if self.random:
+            self.reseed()
+        try:
+            result = self.func(*pytree.tree_unflatten(flat_arguments, self._spec))
+        except Exception as error:
+            raise ForwardRaised(error) from None
+        outputs = tuple(o for o in pytree.tree_leaves(result) if is_differentiable(o))
+        shapes = [o.shape for o in outputs]
+        if self.shapes is None:
+            self.shapes = shapes
+        elif self.shapes != shapes:
+            raise ForwardRaised(CheckError(f"outputs have shapes {shapes}, at the inputs as given {self.shapes}"))
+        return outputs
+
+    def forward(
+        self, point: Sequence[torch.Tensor] | None = None, *, wanted: Sequence[bool] | None = None
+    ) -> tuple[Tensors, Tensors]:
+        """Run the function on fresh leaves; give the leaves and the outputs with their graph."""
+        leaves = self.leaves(point, wanted=wanted)
+        return leaves, self.apply(self.arguments(leaves, as_given=point is None))
+
+    def value(self, point: Sequence[torch.Tensor] | None = None) -> Tensors:
+        """Run the function as it runs in training, and give the values alone."""
+        return tuple(o.detach() for o in self.forward(point)[1])
+
+    def gradient(
+        self,
+        point: Sequence[torch.Tensor] | None,
+        v: Sequence[torch.Tensor | None],
+        *,
+        create_graph: bool = False,
+        wanted: Sequence[bool] | None = None,
+    ) -> First:
+        """Run forward and backward with the grad_outputs `v`; a None leaves that output unused.
+
+        Raises:
+            ForwardRaised: The function refused the inputs.
+            BackwardRaised: Its backward raised.
+        """
+        leaves, outputs = self.forward(point, wanted=wanted)
+        grads = backward(outputs, leaves, v, create_graph=create_graph)
+        return First(outputs, grads, leaves)
+
+    def second(
+        self, point: Sequence[torch.Tensor] | None, v: Sequence[torch.Tensor], u: Sequence[torch.Tensor]
+    ) -> Second:
+        """Run forward, backward and the backward of ``<G, u>`` with respect to inputs and grad_outputs.
+
+        Raises:
+            ForwardRaised: The function refused the inputs.
+            BackwardRaised: A backward raised; its `order` tells which.
+        """
+        handed = tuple(t.detach().clone().requires_grad_() for t in v)
+        first = self.gradient(point, handed, create_graph=True)
+        detached = tuple(g is not None and not g.requires_grad for g in first.grads)
+        pairs = [(g, d) for g, d in zip(first.grads, u, strict=True) if g is not None and g.requires_grad]
+        targets = (*first.leaves, *handed)
+        results: tuple[torch.Tensor | None, ...] = (None,) * len(targets)
+        if pairs and targets:
+            try:
+                results = torch.autograd.grad(
+                    [g for g, _ in pairs],
+                    targets,
+                    [d.to(g.dtype).reshape(g.shape) for g, d in pairs],
+                    allow_unused=True,
+                )
+            except Exception as error:
+                raise BackwardRaised(error, 2) from None
+        count = len(first.leaves)
+        return Second(
+            first.outputs,
+            first.grads,
+            first.leaves,
+            hessian_u=materialize(results[:count], first.leaves),
+            jacobian_u=materialize(results[count:], handed),
+            detached=detached,
+        )
+
+
+def backward(
+    outputs: Sequence[torch.Tensor],
+    leaves: Sequence[torch.Tensor],
+    v: Sequence[torch.Tensor | None],
+    *,
+    create_graph: bool = False,
+    retain_graph: bool | None = None,
+) -> tuple[torch.Tensor | None, ...]:
+    """Run one backward; an output without a graph, or with a None in `v`, takes no part."""
+    pairs = [(o, g) for o, g in zip(outputs, v, strict=True) if o.requires_grad and g is not None]
+    wanted = [x for x in leaves if x.requires_grad]
+    if not pairs or not wanted:
+        return (None,) * len(leaves)
+    try:
+        grads = torch.autograd.grad(
+            [o for o, _ in pairs],
+            wanted,
+            [g for _, g in pairs],
+            create_graph=create_graph,
+            retain_graph=retain_graph,
+            allow_unused=True,
+        )
+    except Exception as error:
+        raise BackwardRaised(error, 1) from None
+    given = iter(grads)
+    return tuple(next(given) if x.requires_grad else None for x in leaves)

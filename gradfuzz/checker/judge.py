@@ -1,0 +1,152 @@
+"""check: judge one call of a differentiable function."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject
+from gradfuzz.checker.line import Tolerance
+from gradfuzz.checker.naming import one_line
+from gradfuzz.checker.oracles import ORACLES
+from gradfuzz.checker.run import GlobalState, Run, begin, prepare
+from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
+from gradfuzz.errors import CheckError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# torch's own assertion about itself: a defect wherever it happens, in forward too.
+INTERNAL = "INTERNAL ASSERT FAILED"
+
+
+def check(
+    func: Callable[..., Any],
+    inputs: torch.Tensor | Sequence[Any],
+    grad_outputs: torch.Tensor | Sequence[torch.Tensor | None] | None = None,
+    *,
+    order: int = 2,
+    oracles: Iterable[str | Symptom] | None = None,
+    seed: int = 0,
+    undefined: Sequence[bool] = (),
+    stochastic: bool = False,
+    detached: Iterable[int] = (),
+    tolerance: Tolerance | None = None,
+    nondet_tol: float = 0.0,
+) -> Verdict:
+    """Judge the derivatives of `func` at `inputs`; a wrong derivative is a verdict, never an exception.
+
+    Args:
+        func: Called as ``func(*inputs)``; returns a tensor or a nest of tensors, of which the floating and
+            complex ones are differentiated. It is called many times, each time on fresh tensors.
+        inputs: A tensor or a sequence of arguments. Tensors that ask for a gradient are differentiated; they
+            are read, never written, and their memory layout is part of what is judged.
+        grad_outputs: One upstream gradient an output, of its shape; None for an undefined one. Without them
+            generic ones are drawn.
+        order: The highest derivative to look at, 1 or 2.
+        oracles: Names of the symptoms to look for; None looks for all.
+        seed: Seeds every direction, grad_output and, for functions that draw random numbers, torch's generator.
+        undefined: Which gradients are undefined in the second backward, by differentiable input.
+        stochastic: Declares that two equal calls may differ.
+        detached: Indices of differentiable inputs whose gradient is meant to carry no graph.
+        tolerance: Widens what agrees; by default only the measured error counts.
+        nondet_tol: How far two equal calls may differ, absolutely.
+
+    Returns:
+        A verdict: ``pass``, ``fail`` with findings, ``inconclusive`` with the reason, or ``rejected`` when
+        the function refused the inputs.
+
+    Raises:
+        CheckError: Nothing can be judged: no input asks for a gradient, or grad_outputs do not fit.
+    """
+    wanted = _symptoms(oracles)
+    if order not in (1, 2):
+        raise CheckError(f"order={order}: derivatives of order 1 and 2 are judged; give one of them")
+    arguments = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+    given = (grad_outputs,) if isinstance(grad_outputs, torch.Tensor) else grad_outputs
+    subject = Subject(func, arguments, seed=seed)
+    if not subject.wrt:
+        raise CheckError("no input asks for a gradient; call requires_grad_() on a floating or complex tensor")
+    sparse = [n for n, t in zip(subject.names, subject.wrt, strict=True) if t.layout is not torch.strided]
+    if sparse:
+        raise CheckError(f"{sparse[0]} is sparse; only strided inputs can be judged, pass it dense")
+    names = frozenset(subject.names[i] for i in detached if i < len(subject.names))
+    with _undisturbed():
+        try:
+            run = begin(
+                subject, given, order=order, seed=seed, tolerance=tolerance or Tolerance(),
+                undefined=tuple(undefined), stochastic=stochastic, detached=names, nondet_tol=nondet_tol,
+            )  # fmt: skip
+        except ForwardRaised as refusal:
+            return _refused(refusal)
+        return _judge(run, wanted)
+
+
+def _symptoms(oracles: Iterable[str | Symptom] | None) -> frozenset[Symptom] | None:
+    if oracles is None:
+        return None
+    known = {s.value: s for s in Symptom}
+    names = [o.value if isinstance(o, Symptom) else o for o in oracles]
+    for name in names:
+        if name not in known:
+            raise CheckError(f"oracles: {name!r} is no symptom; known are {', '.join(known)}")
+    return frozenset(known[name] for name in names)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Leave torch's generator, modes and the caller's warnings as they were, whatever the function does."""
+    state = GlobalState.now()
+    generator = torch.random.get_rng_state()
+    try:
+        with warnings.catch_warnings(), torch.enable_grad():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.random.set_rng_state(generator)
+        state.restore()
+
+
+def _refused(refusal: ForwardRaised) -> Verdict:
+    if INTERNAL in str(refusal.error):
+        finding = Finding(
+            Symptom.CRASH, "forward", one_line(refusal.error), "a value, or a refusal that names the input", 0,
+            exception=type(refusal.error).__name__,
+        )  # fmt: skip
+        return Verdict(Status.FAIL, (finding,))
+    return Verdict(Status.REJECTED, reason=one_line(refusal.error))
+
+
+def _judge(run: Run, wanted: frozenset[Symptom] | None) -> Verdict:
+    if not run.base.outputs:
+        return Verdict(Status.REJECTED, reason="no output is a floating or complex tensor")
+    values = [o for o in run.base.outputs if o.numel()]
+    if values and not any(bool(o.isfinite().any()) for o in values):
+        return Verdict(Status.REJECTED, reason="no output is finite: the inputs lie outside the domain")
+    try:
+        prepare(run)
+    except (ForwardRaised, BackwardRaised) as refusal:
+        return Verdict(Status.INCONCLUSIVE, reason=f"the function refuses its own inputs, copied: {refusal}")
+    findings: list[Finding] = []
+    for oracle in ORACLES:
+        if wanted is not None and not oracle.symptoms & wanted:
+            continue
+        try:
+            found = list(oracle.judge(run))
+        except (ForwardRaised, BackwardRaised) as refusal:
+            run.reasons.append(f"{oracle.judge.__name__.replace('_', ' ')}: {refusal}")
+            continue
+        findings += [f for f in found if wanted is None or f.symptom in wanted]
+        if found and (oracle.ends or run.base.error is not None):
+            break
+    if findings:
+        return Verdict(Status.FAIL, tuple(findings), notes=tuple(run.notes), elements=run.elements)
+    if run.reasons:
+        return Verdict(
+            Status.INCONCLUSIVE, reason="; ".join(run.reasons), notes=tuple(run.notes), elements=run.elements
+        )
+    return Verdict(Status.PASS, notes=tuple(run.notes), elements=run.elements)

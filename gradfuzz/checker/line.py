@@ -1,0 +1,317 @@
+"""Measuring along one direction: analytic vectors beside difference quotients, and what their comparison says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from gradfuzz.checker import numeric
+from gradfuzz.checker.direction import Mask, Rng, scales, signs_and_sizes
+from gradfuzz.checker.evaluation import (
+    Array,
+    BackwardRaised,
+    First,
+    ForwardRaised,
+    Second,
+    Subject,
+    Tensors,
+    flat,
+    move,
+    segments,
+    unflat,
+)
+from gradfuzz.checker.numeric import Answer, Comparison, Estimate, LadderSpec, Samples
+
+# Jitter moves the inputs by two roundings, twice: enough to see what rounding does to a value, seldom less.
+JITTER_ROUNDINGS = 2
+JITTER_DRAWS = 2
+
+
+class Quantity(Enum):
+    """What is compared along one direction u with grad_outputs v."""
+
+    SLOPE = "slope"  # <G, u> against <v, dF/du>: the first derivative as a number
+    JACOBIAN = "jacobian"  # P = d<G, u>/dv against dF/du: the first derivative by output
+    HESSIAN = "hessian"  # Hu = d<G, u>/dx against dG/du: the second derivative by input
+
+
+class Tolerance(NamedTuple):
+    """What a caller allows beyond the measured error; it only ever widens what agrees.
+
+    `least_step` bounds the ladders from below, 0 leaves them as they are.
+    """
+
+    rtol: float = 0.0
+    atol: float = 0.0
+    least_step: float = 0.0
+
+
+@dataclass(slots=True)
+class Context:
+    """What stays the same over all measurements of one check.
+
+    Attributes:
+        subject: The function, in the precision that differences are taken in.
+        order: 2 where second derivatives are to be compared, 1 where only gradients are.
+        eps: The machine epsilon of that precision.
+        tolerance: What the caller allows beyond the measured error.
+    """
+
+    subject: Subject
+    order: int
+    eps: float
+    tolerance: Tolerance = field(default_factory=Tolerance)
+
+    def spec(self, spec: LadderSpec) -> LadderSpec:
+        """Cut a ladder where the caller's least step is, keeping three rungs for an error bar."""
+        rungs = spec.rungs
+        while rungs > 3 and spec.first / spec.ratio ** (rungs - 1) < self.tolerance.least_step:
+            rungs -= 1
+        return spec._replace(rungs=rungs)
+
+
+@dataclass(slots=True)
+class Jitter:
+    """What two roundings of the inputs do to each of the vectors."""
+
+    values: Array
+    gradients: Array
+    jacobian_u: Array
+    hessian_u: Array
+
+
+@dataclass(slots=True)
+class Measurement:
+    """Everything measured at a point x along a direction u with grad_outputs v.
+
+    Attributes:
+        values: Samples of F on the finest ladder walked.
+        gradients: Samples of G on it; None at first order.
+        comparisons: By quantity, answers over its elements.
+        estimates: By quantity, the numeric derivative that was the most decisive.
+        kinked: By quantity, elements whose samples are not smooth at x.
+    """
+
+    context: Context
+    x: Tensors
+    u: Tensors
+    v: Tensors
+    analytic: First
+    values: Samples
+    gradients: Samples | None
+    comparisons: dict[Quantity, Comparison] = field(default_factory=dict)
+    estimates: dict[Quantity, Estimate] = field(default_factory=dict)
+    kinked: dict[Quantity, Mask] = field(default_factory=dict)
+    jitter: Jitter | None = None
+
+    def analytic_of(self, quantity: Quantity) -> Array:
+        """The vector by autograd that the quantity compares."""
+        if quantity is Quantity.SLOPE:
+            return np.array([_dot(flat(self.analytic.gradients), flat(self.u))])
+        assert isinstance(self.analytic, Second)  # the other two exist at second order only
+        return flat(self.analytic.jacobian_u if quantity is Quantity.JACOBIAN else self.analytic.hessian_u)
+
+    def answer(self, quantity: Quantity) -> Answer:
+        """The answer over all elements; a contradiction at a kink is no contradiction."""
+        comparison = self.comparisons.get(quantity)
+        if comparison is None:
+            return Answer.AGREES
+        answers = np.where(
+            (comparison.answers == Answer.CONTRADICTS) & self.kinked[quantity],
+            Answer.CANNOT_TELL,
+            comparison.answers,
+        )
+        return Answer(int(answers.max(initial=0)))
+
+    def contradicting(self, quantity: Quantity) -> Mask:
+        """The elements that contradict and are smooth."""
+        return (self.comparisons[quantity].answers == Answer.CONTRADICTS) & ~self.kinked[quantity]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything compared agrees with power."""
+        return all(c.answer is Answer.AGREES for c in self.comparisons.values())
+
+
+def _dot(a: Array, b: Array) -> float:
+    """The inner product over the elements where b is not zero: 0 * inf is not part of a direction."""
+    kept = b != 0
+    return float(a[kept] @ b[kept])
+
+
+def sample(
+    context: Context, x: Sequence[torch.Tensor], u: Sequence[torch.Tensor], v: Sequence[torch.Tensor],
+    analytic: First, spec: LadderSpec, *, gradients: bool,
+) -> tuple[Samples, Samples | None]:  # fmt: skip
+    """Measure F, and G where asked, at the rungs of a ladder along u; a step that raises leaves nan."""
+    centre_values = flat(analytic.values)
+    centre_gradients = flat(analytic.gradients)
+    rows: list[tuple[list[Array], list[Array]]] = []
+    for sign in (1.0, -1.0):
+        value_rows, gradient_rows = [], []
+        for h in spec.steps:
+            value = np.full(len(centre_values), np.nan)
+            gradient = np.full(len(centre_gradients), np.nan)
+            moved = move(x, u, sign * float(h))
+            try:
+                if gradients:
+                    first = context.subject.gradient(moved, v)
+                    value, gradient = flat(first.values), flat(first.gradients)
+                else:
+                    value = flat(context.subject.value(moved))
+            except (ForwardRaised, BackwardRaised):
+                pass  # outside the domain there is no information, and no error either
+            value_rows.append(value)
+            gradient_rows.append(gradient)
+        rows.append((value_rows, gradient_rows))
+    values = Samples(spec, centre_values, np.array(rows[0][0]), np.array(rows[1][0]))
+    if not gradients:
+        return values, None
+    return values, Samples(spec, centre_gradients, np.array(rows[0][1]), np.array(rows[1][1]))
+
+
+def _jitter(context: Context, m: Measurement, rng: Rng) -> Jitter:
+    base = m.analytic
+    second = base if isinstance(base, Second) else None
+    reference = [
+        flat(base.values),
+        flat(base.gradients),
+        flat(second.jacobian_u) if second else np.zeros(0),
+        flat(second.hessian_u) if second else np.zeros(0),
+    ]
+    worst = [np.zeros_like(r) for r in reference]
+    x = flat(m.x)
+    for _ in range(JITTER_DRAWS):
+        factors = 1 + rng.choice((-1.0, 1.0), len(x)) * JITTER_ROUNDINGS * context.eps
+        moved = unflat(x * factors, m.x)
+        try:
+            if second:
+                other: First = context.subject.second(moved, m.v, m.u)
+            else:
+                other = context.subject.gradient(moved, m.v)
+        except (ForwardRaised, BackwardRaised):
+            continue
+        there = [flat(other.values), flat(other.gradients)]
+        if isinstance(other, Second):
+            there += [flat(other.jacobian_u), flat(other.hessian_u)]
+        for k, vector in enumerate(there):
+            with np.errstate(all="ignore"):
+                worst[k] = np.fmax(worst[k], np.abs(vector - reference[k]))
+    return Jitter(*worst)
+
+
+def _compare(m: Measurement, values: Samples, gradients: Samples | None) -> None:
+    """Compare on one ladder; an element that agreed on an earlier one stays so."""
+    context = m.context
+    v, u = flat(m.v), flat(m.u)
+    outputs, inputs = segments(m.v), segments(m.x)
+    zero = np.zeros
+    jitter = m.jitter or Jitter(zero(len(v)), zero(len(u)), zero(len(v)), zero(len(u)))
+    eps, (rtol, atol, _) = context.eps, context.tolerance
+    with np.errstate(all="ignore"):
+        largest_x = float(np.nanmax(np.where(np.isfinite(flat(m.x)), np.abs(flat(m.x)), 0.0), initial=0.0))
+        largest_v = float(np.abs(v).max(initial=0.0))
+        natural = np.maximum(numeric.largest_share(values.largest, outputs), largest_x)
+        moving = numeric.central(values, noise=jitter.values, eps=eps)
+
+        g = flat(m.analytic.gradients)
+        kept_g, kept_v = u != 0, v != 0
+        absolute = float(np.abs(g[kept_g] * u[kept_g]).sum() + np.abs(v[kept_v] * moving.value[kept_v]).sum())
+        line = values.dot(v)
+        line_noise = np.array([float(np.abs(v[kept_v]) @ jitter.values[kept_v])])
+        slope = numeric.central(line, noise=line_noise, eps=eps)
+        rounding = eps * float(np.abs(v[kept_v]) @ values.largest[kept_v])
+    absolute = absolute if np.isfinite(absolute) else 0.0
+    _add(m, Quantity.SLOPE, slope, numeric.not_smooth(line, noise=line_noise + rounding, eps=eps), numeric.compare(
+        m.analytic_of(Quantity.SLOPE), slope, (slice(0, 1),),
+        jitter=np.array([float(np.abs(u[kept_g]) @ jitter.gradients[kept_g])]),
+        natural=np.array([float(np.abs(v[kept_v]) @ natural[kept_v])]),
+        least_scale=np.array([numeric.SMALLEST_SHARE * absolute]), eps=eps, rtol=rtol, atol=atol,
+    ))  # fmt: skip
+    if not isinstance(m.analytic, Second) or gradients is None:
+        return
+    _add(m, Quantity.JACOBIAN, moving, numeric.not_smooth(values, noise=jitter.values, eps=eps), numeric.compare(
+        flat(m.analytic.jacobian_u), moving, outputs, jitter=jitter.jacobian_u, natural=natural,
+        least_scale=np.zeros(len(v)), eps=eps, rtol=rtol, atol=atol,
+    ))  # fmt: skip
+    turning = numeric.central(gradients, noise=jitter.gradients, eps=eps)
+    with np.errstate(all="ignore"):
+        s = np.maximum(scales(m.x), np.finfo(np.float64).tiny)
+        scale_g = numeric.SMALLEST_SHARE * numeric.largest_share(g, inputs)
+        natural_h = float(natural.max(initial=0.0)) * largest_v / s
+    _add(m, Quantity.HESSIAN, turning, numeric.not_smooth(gradients, noise=jitter.gradients, eps=eps), numeric.compare(
+        flat(m.analytic.hessian_u), turning, inputs, jitter=jitter.hessian_u, natural=natural_h,
+        least_scale=scale_g, eps=eps, rtol=rtol, atol=atol,
+    ))  # fmt: skip
+
+
+def _add(m: Measurement, quantity: Quantity, estimate: Estimate, kinked: Mask, comparison: Comparison) -> None:
+    """Merge a comparison with what earlier ladders said: agreement stands, the smaller error bar is kept."""
+    excluded = _excluded(m, quantity)
+    answers = comparison.answers.copy()
+    answers[excluded] = Answer.AGREES
+    mismatch = np.where(excluded, 0.0, comparison.mismatch)
+    if quantity in m.comparisons:
+        before = m.comparisons[quantity]
+        answers = np.where(before.answers == Answer.AGREES, Answer.AGREES, answers)
+        # A contradiction of the earlier ladder that the later one cannot settle stays one.
+        stays = (before.answers == Answer.CONTRADICTS) & (answers == Answer.CANNOT_TELL)
+        answers = np.where(stays, Answer.CONTRADICTS, answers).astype(np.int8)
+        kinked = kinked | m.kinked[quantity]
+        old = m.estimates[quantity]
+        sharper = estimate.error <= old.error
+        estimate = Estimate(np.where(sharper, estimate.value, old.value), np.minimum(estimate.error, old.error))
+        mismatch = np.where(sharper, mismatch, before.mismatch)
+    m.comparisons[quantity] = Comparison(answers.astype(np.int8), mismatch)
+    m.estimates[quantity] = estimate
+    m.kinked[quantity] = kinked
+
+
+def _excluded(m: Measurement, quantity: Quantity) -> Mask:
+    """Elements nothing is said about: outside the domain, or not finite (judged by an oracle of their own)."""
+    analytic = m.analytic_of(quantity)
+    if quantity is Quantity.SLOPE:
+        return ~np.isfinite(analytic)
+    if quantity is Quantity.JACOBIAN:
+        return ~np.isfinite(flat(m.analytic.values)) | ~np.isfinite(analytic)
+    gradients = flat(m.analytic.gradients)
+    return ~np.isfinite(flat(m.x)) | ~np.isfinite(gradients) | ~np.isfinite(analytic)
+
+
+def measure(
+    context: Context, x: Tensors, u: Tensors, v: Tensors, rng: Rng,
+    *, first: LadderSpec = numeric.WIDE, analytic: First | None = None,
+) -> Measurement:  # fmt: skip
+    """Compare analytic with numeric derivatives at x along u: a first ladder, and a finer one where it did not decide.
+
+    Raises:
+        ForwardRaised: The function refuses x.
+        BackwardRaised: A backward raises at x.
+    """
+    second = context.order >= 2
+    if analytic is None:
+        analytic = context.subject.second(x, v, u) if second else context.subject.gradient(x, v)
+    values, gradients = sample(context, x, u, v, analytic, context.spec(first), gradients=second)
+    m = Measurement(context, x, u, v, analytic, values, gradients)
+    _compare(m, values, gradients)
+    if m.agrees:
+        return m
+    m.jitter = _jitter(context, m, rng)
+    m.comparisons.clear()
+    _compare(m, values, gradients)
+    if m.agrees:
+        return m
+    m.values, m.gradients = sample(context, x, u, v, analytic, context.spec(numeric.FINE), gradients=second)
+    _compare(m, m.values, m.gradients)
+    return m
+
+
+def neighbour(x: Tensors, rng: Rng, distance: float) -> Tensors:
+    """Give a point near x, every finite element moved by about `distance` of its scale."""
+    s = scales(x)
+    return unflat(np.where(np.isfinite(flat(x)), flat(x) + distance * s * signs_and_sizes(rng, len(s)), flat(x)), x)

@@ -1,0 +1,226 @@
+"""Where a derivative is wrong: the input and the element, with got and want as a person would check them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradfuzz.checker import explain, numeric
+from gradfuzz.checker.direction import unit
+from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Second, Tensors, flat, segments, unflat
+from gradfuzz.checker.line import Measurement, Quantity, measure, sample
+from gradfuzz.checker.naming import element_of
+from gradfuzz.checker.numeric import Answer, Estimate
+from gradfuzz.checker.run import Run
+from gradfuzz.checker.settle import Bench, Decision, Outcome
+from gradfuzz.checker.verdict import Finding, Symptom
+
+# The Jacobian is walked column by column up to this many; beyond it halves are discarded first.
+MOST_COLUMNS = 64
+
+AT_POINT = "only at this very point: a special case in the code"
+AT_KINK = "outside both one-sided slopes of a kink"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a Jacobian: the derivatives by element `index`, analytic beside numeric."""
+
+    index: int
+    analytic: Array
+    estimate: Estimate
+    mismatch: Array
+
+
+def _scale(x: Tensors, index: int) -> float:
+    """How far one element is moved: by its own size, or by 1 where it is zero."""
+    size = abs(float(flat(x)[index]))
+    return size if size > 0 else 1.0
+
+
+def _estimate(samples_of: list[numeric.Samples], eps: float) -> Estimate:
+    best: Estimate | None = None
+    for samples in samples_of:
+        new = numeric.central(samples, noise=np.zeros(len(samples.centre)), eps=eps)
+        if best is None:
+            best = new
+        else:
+            sharper = new.error < best.error
+            best = Estimate(np.where(sharper, new.value, best.value), np.where(sharper, new.error, best.error))
+    assert best is not None
+    return best
+
+
+def _gradient_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
+    """Compare G's element `index` with the difference quotient of <v, F> along it."""
+    context = run.context
+    s = _scale(x, index)
+    first = context.subject.gradient(x, v)
+    weights = flat(v)
+    lines = [
+        sample(context, x, unit(x, index, s), v, first, context.spec(spec), gradients=False)[0].dot(weights)
+        for spec in (numeric.WIDE, numeric.FINE)
+    ]
+    estimate = _estimate(lines, context.eps)
+    estimate = Estimate(estimate.value / s, estimate.error / s)
+    analytic = flat(first.gradients)[index : index + 1]
+    return Column(index, analytic, estimate, _mismatch(analytic, estimate))
+
+
+def _mismatch(analytic: Array, estimate: Estimate) -> Array:
+    """|a - m| over what would agree; 0 where nothing is known."""
+    with np.errstate(all="ignore"):
+        scale = np.maximum(np.abs(analytic), np.abs(estimate.value))
+        allowed = numeric.AGREE_BARS * estimate.error + numeric.INSIGNIFICANT * scale
+        ratio = np.abs(analytic - estimate.value) / np.maximum(allowed, np.finfo(float).tiny)
+    return np.where(np.isfinite(estimate.error), np.nan_to_num(ratio, nan=0.0, posinf=1e300), 0.0)
+
+
+def _candidates(run: Run, decision: Decision, bench: Bench, quantity: Quantity) -> list[int]:
+    """Elements to look at, at most MOST_COLUMNS: halves whose own direction agrees are discarded."""
+    m = decision.evidence
+    u = flat(m.u)
+    indices = [int(i) for i in np.flatnonzero(u != 0)]
+    while len(indices) > MOST_COLUMNS:
+        half = len(indices) // 2
+        parts = (indices[:half], indices[half:])
+        scores = []
+        for part in parts:
+            masked = np.zeros_like(u)
+            masked[part] = u[part]
+            try:
+                there = measure(run.context, m.x, unflat(masked, m.x), m.v, bench.rng)
+                comparison = there.comparisons.get(quantity)
+                scores.append(float(np.nanmax(comparison.mismatch, initial=0.0)) if comparison else 0.0)
+            except (ForwardRaised, BackwardRaised):
+                scores.append(0.0)
+        indices = parts[int(np.argmax(scores))]
+    return indices
+
+
+def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
+    """Find the element whose gradient is wrong most clearly; ones for grad_outputs if they show it too.
+
+    Where no gradient is wrong by itself, it is the derivative by a grad_output that is: second order.
+    """
+    m = decision.evidence
+    ones = unflat(np.where(flat(m.v) != 0, 1.0, 0.0), m.v)
+    columns: list[tuple[Column, Tensors]] = []
+    for index in _candidates(run, decision, bench, Quantity.SLOPE):
+        for v in (ones, m.v):
+            try:
+                column = _gradient_column(run, m.x, v, index)
+            except (ForwardRaised, BackwardRaised):
+                continue
+            columns.append((column, v))
+            if column.mismatch[0] > 1:
+                break
+    columns.sort(key=lambda pair: -float(pair[0].mismatch[0]))
+    if columns and columns[0][0].mismatch[0] > 1:
+        column, v = columns[0]
+        shown = [c for c, w in columns if w is v]
+        name, element = element_of(run.context.subject.wrt, run.subject.names, column.index)
+        all_detached = not any(run.base.with_graph)
+        text = explain.first_order(
+            run, m, v, {c.index: (float(c.analytic[0]), float(c.estimate.value[0])) for c in shown}
+        )
+        if all_detached:
+            text = "no output carries a graph"
+        return Finding(
+            Symptom.DETACHED if all_detached else Symptom.WRONG_GRADIENT, name,
+            f"{column.analytic[0]:.6g}", _number(column.estimate), 1, "rev", element,
+            _place(decision, text), mismatch=float(column.mismatch[0]),
+        )  # fmt: skip
+    if decision.outcome is Outcome.WRONG_AT_KINK or Quantity.JACOBIAN not in m.comparisons:
+        return _along_direction(run, decision, Quantity.SLOPE, Symptom.WRONG_GRADIENT, 1, "rev")
+    detached = isinstance(m.analytic, Second) and not flat(m.analytic.jacobian_u).any()
+    symptom = Symptom.DETACHED if detached else Symptom.WRONG_SECOND_DERIVATIVE
+    return _along_direction(run, decision, Quantity.JACOBIAN, symptom, 2, "rev-rev")
+
+
+def _number(estimate: Estimate, k: int = 0) -> str:
+    return f"{estimate.value[k]:.6g} +- {estimate.error[k]:.1g}"
+
+
+def _place(decision: Decision, text: str) -> str:
+    note = {Outcome.WRONG_AT_POINT: AT_POINT, Outcome.WRONG_AT_KINK: AT_KINK}.get(decision.outcome, "")
+    return "; ".join(part for part in (text, note) if part)
+
+
+def _along_direction(
+    run: Run, decision: Decision, quantity: Quantity, symptom: Symptom, order: int, mode: str
+) -> Finding:
+    """Report the worst element of the vectors along the direction itself, where no single column shows it."""
+    m = decision.evidence
+    analytic, estimate = m.analytic_of(quantity), m.estimates[quantity]
+    comparison = m.comparisons[quantity]
+    wrong = comparison.answers == Answer.CONTRADICTS
+    score = np.where(wrong, np.nan_to_num(comparison.mismatch, nan=1e300, posinf=1e300), -1.0)
+    k = int(score.argmax())
+    if quantity is Quantity.HESSIAN:
+        where, element = element_of(run.context.subject.wrt, run.subject.names, k)
+    elif quantity is Quantity.JACOBIAN:
+        parts = segments(m.v)
+        output = next(i for i, part in enumerate(parts) if part.start <= k < part.stop)
+        _, element = element_of(m.v, [""] * len(m.v), k)
+        where = f"grad_output {output}"
+    else:
+        where, element = _worst_input(run, m), ""
+    return Finding(
+        symptom, where, f"{analytic[k]:.6g}", f"{_number(estimate, k)} (along a direction)", order, mode, element,
+        _place(decision, ""), mismatch=float(score[k]),
+    )  # fmt: skip
+
+
+def _worst_input(run: Run, m: Measurement) -> str:
+    sizes = [float(np.abs(flat(m.u)[part]).max(initial=0.0)) for part in segments(m.x)]
+    return run.subject.names[int(np.argmax(sizes))]
+
+
+def _hessian_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
+    """Compare the second derivatives by element `index` with difference quotients of G along it."""
+    context = run.context
+    s = _scale(x, index)
+    u = unit(x, index, s)
+    second = context.subject.second(x, v, u)
+    samples = []
+    for spec in (numeric.WIDE, numeric.FINE):
+        gradients = sample(context, x, u, v, second, context.spec(spec), gradients=True)[1]
+        assert gradients is not None  # they were asked for
+        samples.append(gradients)
+    estimate = _estimate(samples, context.eps)
+    estimate = Estimate(estimate.value / s, estimate.error / s)
+    analytic = flat(second.hessian_u) / s
+    finite = np.isfinite(analytic)
+    return Column(index, analytic, estimate, np.where(finite, _mismatch(analytic, estimate), 0.0))
+
+
+def second_order(run: Run, bench: Bench, decision: Decision) -> Finding:
+    """Find the pair of elements whose second derivative is wrong most clearly."""
+    m = decision.evidence
+    ones = unflat(np.where(flat(m.v) != 0, 1.0, 0.0), m.v)
+    best: tuple[Column, Tensors] | None = None
+    for index in _candidates(run, decision, bench, Quantity.HESSIAN):
+        for v in (ones, m.v):
+            try:
+                column = _hessian_column(run, m.x, v, index)
+            except (ForwardRaised, BackwardRaised):
+                continue
+            if best is None or column.mismatch.max(initial=0.0) > best[0].mismatch.max(initial=0.0):
+                best = (column, v)
+            if column.mismatch.max(initial=0.0) > 1:
+                break
+    if best is None or not best[0].mismatch.max(initial=0.0) > 1:
+        return _along_direction(run, decision, Quantity.HESSIAN, Symptom.WRONG_SECOND_DERIVATIVE, 2, "rev-rev")
+    column, _ = best
+    k = int(column.mismatch.argmax())
+    wrt, names = run.context.subject.wrt, run.subject.names
+    name, element = element_of(wrt, names, k)
+    other_name, other = element_of(wrt, names, column.index)
+    by = "" if (other_name, other) == (name, element) else f"differentiated again by {other_name}, element {other}"
+    text = explain.second_order(run, column.analytic, column.estimate.value, k)
+    return Finding(
+        Symptom.WRONG_SECOND_DERIVATIVE, name, f"{column.analytic[k]:.6g}", _number(column.estimate, k), 2, "rev-rev",
+        element, "; ".join(part for part in (_place(decision, text), by) if part), mismatch=float(column.mismatch[k]),
+    )  # fmt: skip

@@ -1,0 +1,88 @@
+"""First and second derivatives against the function's own differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gradfuzz.checker.direction import direction
+from gradfuzz.checker.evaluation import BackwardRaised, Second, flat
+from gradfuzz.checker.line import Measurement, Quantity, measure
+from gradfuzz.checker.locate import first_order, second_order
+from gradfuzz.checker.numeric import Answer
+from gradfuzz.checker.oracles.nonfinite import finite_where_it_should_be
+from gradfuzz.checker.run import DIRECTIONS, SETTLING, Run
+from gradfuzz.checker.settle import Bench, Decision, Outcome, settle
+from gradfuzz.checker.verdict import Finding, Symptom
+
+
+def derivatives_agree(run: Run) -> Iterator[Finding]:
+    """Every derivative agrees with differences, within their own error.
+
+    Notes go to the run: what could not be told, and what was told beside the point only.
+    """
+    if run.refused_second:
+        run.context.order = 1
+    rng = run.rng(SETTLING)
+    bench = Bench(run.context, run.x, run.weights, rng, run.allowed_inputs, run.allowed_outputs)
+    if not any(t.numel() for t in run.x):
+        return
+    yield from finite_where_it_should_be(run, bench)
+    u = direction(run.rng(DIRECTIONS), run.x, bench.allowed_inputs)
+    try:
+        first = measure(run.context, run.x, u, run.weights, rng)
+    except BackwardRaised:
+        if run.context.order == 1:
+            raise
+        # Only in double, or only with these grad_outputs: the first order can still be judged.
+        run.reasons.append("double backward raises where derivatives are judged")
+        run.context.order = 1
+        first = measure(run.context, run.x, u, run.weights, rng)
+    run.elements += sum(int((c.answers == Answer.AGREES).sum()) for c in first.comparisons.values())
+    detached = list(_without_graph(run, first))
+    yield from detached
+    if first.agrees:
+        return
+    slope = settle(bench, Quantity.SLOPE, first)
+    _note(run, slope, "first derivative")
+    if slope.wrong:
+        run.first_order_wrong = True
+        yield first_order(run, bench, slope)
+        return
+    if run.context.order < 2 or detached:
+        return
+    jacobian = settle(bench, Quantity.JACOBIAN, first)
+    _note(run, jacobian, "derivative by grad_output")
+    if jacobian.wrong:
+        finding = first_order(run, bench, jacobian)
+        yield finding
+        run.first_order_wrong = finding.order == 1
+        return
+    hessian = settle(bench, Quantity.HESSIAN, first)
+    _note(run, hessian, "second derivative")
+    if hessian.wrong:
+        yield second_order(run, bench, hessian)
+
+
+def _note(run: Run, decision: Decision, name: str) -> None:
+    if decision.outcome is Outcome.UNKNOWN:
+        run.reasons.append(f"{name}: differences did not converge, neither at the inputs nor beside them")
+    elif decision.outcome is Outcome.RIGHT_NEARBY:
+        run.notes.append(f"{name}: judged beside the inputs, which lie on a kink or cannot be judged")
+
+
+def _without_graph(run: Run, first: Measurement) -> Iterator[Finding]:
+    """A gradient that is not zero depends on its grad_output, so it must carry a graph."""
+    if not isinstance(first.analytic, Second):
+        return
+    for name, grad, detached in zip(run.subject.names, first.analytic.grads, first.analytic.detached, strict=True):
+        if not detached or grad is None or name in run.detached:
+            continue
+        values = flat((grad,))
+        if np.isfinite(values).all() and values.any():
+            yield Finding(
+                Symptom.DETACHED, name, "a gradient without a graph", "a gradient that can be differentiated",
+                2, "rev-rev",
+                explanation="the backward computes it where autograd does not record (detach, no_grad, .data or numpy)",
+            )  # fmt: skip

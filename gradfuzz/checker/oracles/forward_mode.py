@@ -1,0 +1,78 @@
+"""Forward-mode AD: the tangent along u is the Jacobian times u."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch.autograd.forward_ad as fwAD  # noqa: N812  # torch's documentation calls it so
+
+from gradfuzz.checker import numeric
+from gradfuzz.checker.direction import direction, generic
+from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Tensors, flat, materialize
+from gradfuzz.checker.line import measure, neighbour
+from gradfuzz.checker.naming import element_of
+from gradfuzz.checker.numeric import Answer
+from gradfuzz.checker.run import MODES, Run
+from gradfuzz.checker.verdict import Finding, Symptom
+
+# A tangent that is right agrees with the difference quotient as well as reverse mode does; twice, beside the
+# point too, so that a kink (where the two modes may choose different answers) accuses nobody.
+TRIES = 2
+
+
+def tangent(run: Run, x: Tensors, u: Tensors) -> Tensors | None:
+    """Push u through the function by forward mode; None where some part has no forward rule."""
+    with fwAD.dual_level():
+        duals = tuple(fwAD.make_dual(p.detach().clone(), t.detach().clone()) for p, t in zip(x, u, strict=True))
+        try:
+            outputs = run.context.subject.apply(run.context.subject.arguments(duals))
+        except ForwardRaised:
+            return None
+        pairs = [fwAD.unpack_dual(o) for o in outputs]
+        return materialize([p.tangent for p in pairs], [p.primal for p in pairs])
+
+
+def forward_mode_agrees(run: Run) -> Iterator[Finding]:
+    """jvp(u) equals what differences of the function say, at the point or beside it."""
+    rng = run.rng(MODES)
+    if not flat(run.x).size:
+        return
+    found: Finding | None = None
+    for attempt in range(TRIES):
+        x = run.x if attempt == 0 else neighbour(run.x, rng, 0.02)
+        u = direction(rng, x, run.allowed_inputs)
+        got = tangent(run, x, u)
+        if got is None:
+            return
+        v = generic(rng, run.weights, run.allowed_outputs)
+        try:
+            m = measure(run.context, x, u, v, rng)
+        except (ForwardRaised, BackwardRaised):
+            return
+        finding = _compare(run, m.values, flat(got), m.jitter.values if m.jitter else np.zeros(len(flat(got))), v)
+        if finding is None:
+            return
+        found = found or finding
+    if found is not None:
+        yield found
+
+
+def _compare(run: Run, samples: numeric.Samples, got: Array, noise: Array, outputs: Tensors) -> Finding | None:
+    eps = run.context.eps
+    estimate = numeric.central(samples, noise=noise, eps=eps)
+    parts = tuple(slice(0, len(got)) for _ in range(1))
+    comparison = numeric.compare(
+        got, estimate, parts, jitter=np.zeros(len(got)), natural=samples.largest, least_scale=np.zeros(len(got)),
+        eps=eps, rtol=run.tolerance.rtol, atol=run.tolerance.atol,
+    )  # fmt: skip
+    kinked = numeric.not_smooth(samples, noise=noise, eps=eps)
+    wrong = (comparison.answers == Answer.CONTRADICTS) & ~kinked & np.isfinite(samples.centre) & np.isfinite(got)
+    if not wrong.any():
+        return None
+    k = int(np.where(wrong, np.nan_to_num(comparison.mismatch, nan=0.0), -1.0).argmax())
+    name, element = element_of(outputs, [f"output {i}" for i in range(len(outputs))], k)
+    return Finding(
+        Symptom.FORWARD_MODE, name, f"{got[k]:.6g}", f"{estimate.value[k]:.6g} +- {estimate.error[k]:.1g}", 1, "fwd",
+        element, "the tangent is zero" if not got.any() else "", mismatch=float(comparison.mismatch[k]),
+    )  # fmt: skip

@@ -1,0 +1,119 @@
+"""Undefined gradients: None stands for zeros, at the first order and at the second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from gradfuzz.checker.direction import direction
+from gradfuzz.checker.evaluation import BackwardRaised, Tensors, backward, flat, materialize
+from gradfuzz.checker.naming import one_line
+from gradfuzz.checker.oracles.structure import locate
+from gradfuzz.checker.run import DIRECTIONS, Run
+from gradfuzz.checker.verdict import Finding, Symptom
+
+# The two runs take the same path but for additions of exact zeros, so they agree to a few roundings.
+ROUNDINGS = 64
+
+
+def undefined_is_zero(run: Run) -> Iterator[Finding]:
+    """Every output's gradient undefined in turn, and all together; then every input's in the second backward."""
+    count = len(run.base.outputs)
+    with_graph = [i for i, flag in enumerate(run.base.with_graph) if flag]
+    masks = [(i,) for i in with_graph] if len(with_graph) > 1 else []
+    masks.append(tuple(with_graph))
+    for mask in masks:
+        where = f"grad_output {mask[0]}" if len(mask) == 1 and count > 1 else "all grad_outputs"
+        found = list(_first_order(run, mask, where))
+        yield from found
+        if found:
+            return
+    if run.order >= 2 and not run.refused_second:
+        yield from _second_order(run)
+
+
+def _undefine(outputs: Sequence[torch.Tensor], mask: Sequence[int]) -> Tensors:
+    """Pass some outputs through a node whose backward hands over undefined gradients, as torch's own test does."""
+    undefined = torch._C._functions.UndefinedGrad()
+    return tuple(undefined(o) if i in mask and o.requires_grad else o for i, o in enumerate(outputs))
+
+
+def _first_order(run: Run, mask: tuple[int, ...], where: str) -> Iterator[Finding]:
+    zeros = tuple(torch.zeros_like(g) if i in mask else g for i, g in enumerate(run.v))
+    try:
+        want = run.subject.gradient(None, zeros).gradients
+    except BackwardRaised:
+        return  # zeros are refused too: not a matter of undefined gradients
+    leaves, outputs = run.subject.forward(None)
+    try:
+        got = materialize(backward(_undefine(outputs, mask), leaves, run.v), leaves)
+    except BackwardRaised as error:
+        yield Finding(
+            Symptom.UNDEFINED_GRADIENT, where, one_line(error.error), "the gradients that zeros give", 1, "rev",
+            exception=type(error.error).__name__,
+            explanation="backward is handed None for an output nobody used; treat it as zeros",
+        )  # fmt: skip
+        return
+    yield from _differ(run, flat(got), flat(want), where, 1, "rev")
+
+
+def _second_order(run: Run) -> Iterator[Finding]:
+    """Hand None to the backward's own backward for each gradient in turn."""
+    u = direction(run.rng(DIRECTIONS), run.subject.point)
+    for i, name in enumerate(run.subject.names):
+        try:
+            want = _double(run, u, i, undefined=False)
+        except BackwardRaised:
+            return
+        try:
+            got = _double(run, u, i, undefined=True)
+        except BackwardRaised as error:
+            yield Finding(
+                Symptom.UNDEFINED_GRADIENT, f"gradient of {name}", one_line(error.error),
+                "the second derivatives that zeros give", 2, "rev-rev", exception=type(error.error).__name__,
+                explanation="double backward is handed None for a gradient nobody used; treat it as zeros",
+            )  # fmt: skip
+            return
+        found = list(_differ(run, got, want, f"gradient of {name}", 2, "rev-rev"))
+        yield from found
+        if found:
+            return
+
+
+def _double(run: Run, u: Tensors, unused: int, *, undefined: bool) -> np.ndarray:  # type: ignore[type-arg]
+    v = tuple(t.detach().clone().requires_grad_() for t in run.v)
+    first = run.subject.gradient(None, v, create_graph=True)
+    grads = [(g, d) for g, d in zip(first.grads, u, strict=True)]
+    chosen = [
+        (torch._C._functions.UndefinedGrad()(g) if undefined else g, d if undefined else torch.zeros_like(d))
+        if i == unused
+        else (g, d)
+        for i, (g, d) in enumerate(grads)
+        if g is not None and g.requires_grad
+    ]
+    targets = (*first.leaves, *v)
+    if not chosen:
+        return np.zeros(sum(flat((t,)).size for t in targets))
+    try:
+        result = torch.autograd.grad([g for g, _ in chosen], targets, [d for _, d in chosen], allow_unused=True)
+    except Exception as error:
+        raise BackwardRaised(error, 2) from None
+    return flat(materialize(result, targets))
+
+
+def _differ(run: Run, got: np.ndarray, want: np.ndarray, where: str, order: int, mode: str) -> Iterator[Finding]:  # type: ignore[type-arg]
+    """Compare where both are finite: zero times an infinite Jacobian is nan and proves nothing."""
+    with np.errstate(all="ignore"):
+        scale = np.abs(np.where(np.isfinite(want), want, 0.0)).max(initial=0.0)
+        differs = np.isfinite(got) & np.isfinite(want) & ~(np.abs(got - want) <= ROUNDINGS * run.eps * scale)
+    if not differs.any():
+        return
+    k = int(np.abs(np.where(differs, got - want, 0.0)).argmax())
+    inputs = sum(flat((t,)).size for t in run.subject.wrt)
+    place = locate(run, differs, k)[:2] if k < inputs else ("the grad_outputs", "")
+    yield Finding(
+        Symptom.UNDEFINED_GRADIENT, where, f"{got[k]:.6g}", f"{want[k]:.6g}, as with zeros", order, mode,
+        explanation=f"seen at {place[0]}" + (f", element {place[1]}" if place[1] else ""),
+    )  # fmt: skip

@@ -1,0 +1,336 @@
+"""One check under way: what the base calls showed, and the point at which derivatives are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from gradfuzz.checker.direction import Mask, Rng, direction, generator, generic
+from gradfuzz.checker.evaluation import (
+    Array,
+    BackwardRaised,
+    First,
+    ForwardRaised,
+    Second,
+    Subject,
+    Tensors,
+    backward,
+    flat,
+    materialize,
+    unflat,
+)
+from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS, Context, Tolerance
+from gradfuzz.errors import CheckError
+
+# Which draws a generator serves; every purpose has its own, so that one oracle's draws never move another's.
+GRAD_OUTPUTS, DIRECTIONS, JITTER, SETTLING, MODES, PRECISION, BATCH, FLATNESS = range(8)
+
+DOUBLES = {torch.float64, torch.complex128}
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalState:
+    """What torch keeps for the whole process and a function must leave as it found it."""
+
+    grad_mode: bool
+    default_dtype: torch.dtype
+    threads: int
+    seed: int
+    deterministic: bool
+    anomaly: bool
+
+    @classmethod
+    def now(cls) -> GlobalState:
+        """Read it."""
+        return cls(
+            torch.is_grad_enabled(),
+            torch.get_default_dtype(),
+            torch.get_num_threads(),
+            torch.initial_seed(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_anomaly_enabled(),
+        )
+
+    def restore(self) -> None:
+        """Put it back, all but the seed, which the caller restores with the generator's state."""
+        torch.set_grad_enabled(self.grad_mode)
+        torch.set_default_dtype(self.default_dtype)
+        if torch.get_num_threads() != self.threads:
+            torch.set_num_threads(self.threads)
+        if torch.are_deterministic_algorithms_enabled() != self.deterministic:
+            torch.use_deterministic_algorithms(self.deterministic)
+        torch.autograd.set_detect_anomaly(self.anomaly) if torch.is_anomaly_enabled() != self.anomaly else None
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors hold equal elements, nan equal to nan."""
+    if torch.equal(a, b):
+        return True
+    return a.shape == b.shape and bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+@dataclass(slots=True)
+class Base:
+    """Facts of the first calls with the inputs as given, layout and all.
+
+    Attributes:
+        outputs: The differentiable outputs, without graph.
+        with_graph: By output, whether it carries a graph.
+        grads: G as returned, None kept; None altogether where backward raised.
+        again: G of the same graph, differentiated a second time.
+        error: What the first backward raised.
+        state_before: The global state before the calls.
+        state_after: The global state after forward and backward.
+        written: Where forward or backward wrote: pairs of the stage and the tensor's name.
+    """
+
+    outputs: Tensors = ()
+    with_graph: tuple[bool, ...] = ()
+    grads: tuple[torch.Tensor | None, ...] | None = None
+    leaves: Tensors = ()
+    again: tuple[torch.Tensor | None, ...] | None = None
+    error: BackwardRaised | None = None
+    state_before: GlobalState | None = None
+    state_after: GlobalState | None = None
+    written: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def gradients(self) -> Tensors:
+        """G with zeros in the place of None; what the oracles compare with."""
+        assert self.grads is not None  # an oracle that needs it is not asked where backward raised
+        return materialize(self.grads, self.leaves)
+
+
+@dataclass(slots=True)
+class Run:
+    """One check under way.
+
+    Attributes:
+        subject: The function with the inputs as given.
+        order: The highest derivative looked at.
+        seed: Seeds all draws of this check.
+        grad_outputs: The grad_outputs as given, None altogether where the caller gave none.
+        v: Defined grad_outputs at the outputs' dtypes: those given, generic ones for the undefined.
+        base: What the first calls showed.
+        context: How derivatives are judged: in double wherever the function allows it.
+        x: The point of judgement, in the context's precision.
+        weights: `v` in the context's precision, without what is not finite.
+        own_precision: Whether differences had to be taken in the inputs' own low precision.
+        undefined: Which gradients are undefined in the second backward, by input.
+        stochastic: Whether nondeterminism was declared.
+        detached: Names of inputs whose gradient was declared detached.
+        reasons: Why something could not be told.
+        notes: What a reader may want to know of a pass.
+    """
+
+    subject: Subject
+    order: int
+    seed: int
+    grad_outputs: tuple[torch.Tensor | None, ...] | None
+    v: Tensors
+    base: Base
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    undefined: tuple[bool, ...] = ()
+    stochastic: bool = False
+    detached: frozenset[str] = frozenset()
+    nondet_tol: float = 0.0
+    context: Context = field(init=False)
+    x: Tensors = ()
+    weights: Tensors = ()
+    own_precision: bool = False
+    refused_second: bool = False
+    first_order_wrong: bool = False
+    reasons: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    elements: int = 0
+    allowed_inputs: Mask | None = None
+    allowed_outputs: Mask | None = None
+
+    def rng(self, purpose: int) -> Rng:
+        """Make the generator of one purpose."""
+        return generator(self.seed, purpose)
+
+    @property
+    def eps(self) -> float:
+        """The machine epsilon of the inputs and outputs as given, the coarsest of them."""
+        return coarsest_eps((*self.subject.wrt, *self.base.outputs))
+
+    def gradients_at(
+        self, point: Sequence[torch.Tensor] | None, v: Sequence[torch.Tensor | None] | None = None
+    ) -> Tensors:
+        """Run forward and backward in the precision given; zeros in the place of None."""
+        return self.subject.gradient(point, self.v if v is None else v).gradients
+
+    def gradient_noise(self) -> Array:
+        """What two roundings of the inputs do to G, by element, in the precision given."""
+        rng = self.rng(JITTER)
+        point = self.subject.point
+        centre = flat(self.gradients_at(point))
+        noise = np.zeros_like(centre)
+        values = flat(point)
+        for _ in range(JITTER_DRAWS):
+            factors = 1 + rng.choice((-1.0, 1.0), len(values)) * JITTER_ROUNDINGS * self.eps
+            try:
+                there = flat(self.gradients_at(unflat(values * factors, point)))
+            except (ForwardRaised, BackwardRaised):
+                continue
+            with np.errstate(all="ignore"):
+                noise = np.fmax(noise, np.abs(there - centre))
+        return noise
+
+
+def coarsest_eps(tensors: Sequence[torch.Tensor]) -> float:
+    """Give the largest machine epsilon among the dtypes of `tensors`."""
+    return max((torch.finfo(t.dtype).eps for t in tensors), default=float(np.finfo(np.float64).eps))
+
+
+def begin(
+    subject: Subject,
+    grad_outputs: Sequence[torch.Tensor | None] | None,
+    *,
+    order: int,
+    seed: int,
+    **declared: Any,
+) -> Run:
+    """Make the base calls: forward, backward twice on one graph, watching state and memory.
+
+    Raises:
+        ForwardRaised: The function refuses its inputs.
+        CheckError: The grad_outputs do not fit the outputs.
+    """
+    base = Base(state_before=GlobalState.now())
+    generator_state = torch.random.get_rng_state()
+    leaves = subject.leaves()
+    before = tuple(t.detach().clone() for t in leaves)
+    arguments = subject.arguments(leaves, as_given=True)
+    outputs = subject.apply(arguments)
+    if not subject.random and not torch.equal(generator_state, torch.random.get_rng_state()):
+        subject.random = True
+        return begin(subject, grad_outputs, order=order, seed=seed, **declared)
+    _written(base, "forward", before, leaves, subject.names)
+    base.outputs = tuple(o.detach() for o in outputs)
+    base.with_graph = tuple(o.requires_grad for o in outputs)
+    base.leaves = leaves
+    given = _fit(grad_outputs, outputs)
+    own = generic(generator(seed, GRAD_OUTPUTS), base.outputs)
+    v = own if given is None else tuple(o if g is None else g for g, o in zip(given, own, strict=True))
+    handed = tuple(t.detach().clone(memory_format=torch.preserve_format) for t in v)
+    kept = tuple(t.clone() for t in handed)
+    names = [f"grad_output {i}" for i in range(len(v))]
+    values_before = tuple(t.detach().clone() for t in leaves)
+    try:
+        base.grads = backward(outputs, leaves, handed, retain_graph=True)
+        state = torch.random.get_rng_state()
+        _written(base, "backward", kept, handed, names)
+        _written(base, "backward", values_before, leaves, subject.names)
+        base.grads = tuple(None if g is None else g.detach().clone() for g in base.grads)
+        base.again = backward(outputs, leaves, kept)
+        if not subject.random and not torch.equal(generator_state, state):
+            subject.random = True
+    except BackwardRaised as error:
+        base.error = error
+    base.state_after = GlobalState.now()
+    base.state_before.restore() if base.state_before is not None else None
+    run = Run(subject, order, seed, given, v, base, **declared)
+    return run
+
+
+def _written(base: Base, stage: str, before: Tensors, after: Tensors, names: Sequence[str]) -> None:
+    for old, new, name in zip(before, after, names, strict=True):
+        if not same(old, new.detach()) and (stage, name) not in base.written:
+            base.written.append((stage, name))
+
+
+def _fit(
+    grad_outputs: Sequence[torch.Tensor | None] | None, outputs: Tensors
+) -> tuple[torch.Tensor | None, ...] | None:
+    """Match given grad_outputs with the outputs; those without a graph may be left out, as torch does."""
+    if grad_outputs is None:
+        return None
+    given = tuple(grad_outputs)
+    if len(given) != len(outputs):
+        positions = [i for i, o in enumerate(outputs) if o.requires_grad]
+        if len(given) != len(positions):
+            raise CheckError(
+                f"{len(given)} grad_outputs were given for {len(outputs)} differentiable outputs; give one each"
+            )
+        full: list[torch.Tensor | None] = [None] * len(outputs)
+        for position, g in zip(positions, given, strict=True):
+            full[position] = g
+        given = tuple(full)
+    for i, (g, o) in enumerate(zip(given, outputs, strict=True)):
+        if g is not None and g.shape != o.shape:
+            raise CheckError(
+                f"grad_output {i} has shape {tuple(g.shape)}, its output {tuple(o.shape)}; they must be equal"
+            )
+    return given
+
+
+def prepare(run: Run) -> None:
+    """Choose the precision of judgement and the point, and find what may be moved and weighted."""
+    double = _in_double(run.subject, run.base.outputs)
+    subject = double if double is not None else run.subject
+    run.own_precision = double is None
+    eps = float(np.finfo(np.float64).eps) if double is not None else run.eps
+    run.context = Context(subject, run.order, eps, run.tolerance)
+    run.x = subject.point
+    outputs = subject.value(run.x)
+    finite_outputs = np.isfinite(flat(outputs))
+    run.allowed_outputs = finite_outputs
+    v = unflat(flat(run.v), outputs)
+    usable = np.isfinite(flat(v))
+    fallback = flat(generic(run.rng(GRAD_OUTPUTS), outputs))
+    values = np.where(usable, flat(v), fallback)
+    values[~finite_outputs] = 0.0
+    run.weights = unflat(values, outputs)
+    run.allowed_inputs = np.isfinite(flat(run.x))
+
+
+def _in_double(subject: Subject, outputs: Tensors) -> Subject | None:
+    """Give the same function on the same values in double, where it stays in double throughout."""
+    if all(t.dtype in DOUBLES for t in (*subject.wrt, *outputs)):
+        return subject
+
+    def up(t: torch.Tensor) -> torch.Tensor:
+        if t.dtype.is_complex:
+            return t.detach().to(torch.complex128).requires_grad_(t.requires_grad)
+        if t.dtype.is_floating_point:
+            return t.detach().to(torch.float64).requires_grad_(t.requires_grad)
+        return t
+
+    double = subject.with_inputs(up)
+    try:
+        there = double.value(double.point)
+    except ForwardRaised:
+        return None
+    if any(o.dtype not in DOUBLES for o in there) or [o.shape for o in there] != [o.shape for o in outputs]:
+        return None
+    return double
+
+
+def base_second(run: Run, v: Tensors, u: Tensors) -> Second:
+    """Run the double backward with the inputs as given, in the precision given."""
+    return run.subject.second(None, v, u)
+
+
+def some_direction(run: Run, purpose: int = DIRECTIONS) -> Tensors:
+    """Draw a direction at the point of judgement."""
+    return direction(run.rng(purpose), run.x, run.allowed_inputs)
+
+
+__all__ = [
+    "Base",
+    "First",
+    "GlobalState",
+    "Run",
+    "base_second",
+    "begin",
+    "coarsest_eps",
+    "prepare",
+    "same",
+    "some_direction",
+]

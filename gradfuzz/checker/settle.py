@@ -1,0 +1,204 @@
+"""From one measurement to a decision: repeat, move to a neighbour, look at both sides of a kink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from gradfuzz.checker import numeric
+from gradfuzz.checker.direction import Mask, Rng, direction, generic
+from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Tensors, flat, move
+from gradfuzz.checker.line import Context, Measurement, Quantity, measure, neighbour, sample
+from gradfuzz.checker.numeric import Answer
+
+# Neighbours are sought this far away, in units of each element's scale: near first, then out of a kink's reach.
+NEAR, FAR = 0.02, 0.1
+NEAR_TRIES, TRIES = 2, 10
+# Neighbours asked whether a contradiction stands beside the point too, before additivity decides.
+CONFIRMING_NEIGHBOURS = 4
+ADDITIVITY_TRIES = 4
+# The second look at a contradiction uses other steps, so that no coincidence of the first repeats.
+SECOND_LOOK = numeric.WIDE._replace(first=numeric.WIDE.first / 3)
+
+
+class Outcome(Enum):
+    """What is known of one quantity in the end."""
+
+    RIGHT = "agrees"
+    RIGHT_NEARBY = "agrees beside the point, which is a kink or cannot be judged"
+    WRONG = "contradicts"
+    WRONG_AT_POINT = "contradicts at the point itself, though the function is smooth there"
+    WRONG_AT_KINK = "lies outside both one-sided slopes"
+    UNKNOWN = "cannot be told"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An outcome with the measurement that is its best evidence."""
+
+    outcome: Outcome
+    evidence: Measurement
+
+    @property
+    def wrong(self) -> bool:
+        """Whether this is a defect."""
+        return self.outcome in (Outcome.WRONG, Outcome.WRONG_AT_POINT, Outcome.WRONG_AT_KINK)
+
+
+@dataclass(slots=True)
+class Bench:
+    """A point under judgement: where directions may go, which outputs may be weighted, and the draws."""
+
+    context: Context
+    x: Tensors
+    outputs: Tensors
+    rng: Rng
+    allowed_inputs: Mask | None = None
+    allowed_outputs: Mask | None = None
+
+    def fresh(self, x: Tensors, first: numeric.LadderSpec) -> Measurement | None:
+        """Measure at x with a new direction and new grad_outputs; None where the function refuses x."""
+        u = direction(self.rng, x, self.allowed_inputs)
+        v = generic(self.rng, self.outputs, self.allowed_outputs)
+        try:
+            return measure(self.context, x, u, v, self.rng, first=first)
+        except (ForwardRaised, BackwardRaised):
+            return None
+
+    def neighbours(self, tries: int) -> Iterator[Measurement]:
+        """Measure beside the point, the nearest first."""
+        for attempt in range(tries):
+            near = neighbour(self.x, self.rng, NEAR if attempt < NEAR_TRIES else FAR)
+            if (m := self.fresh(near, numeric.NEAR)) is not None:
+                yield m
+
+
+def settle(bench: Bench, quantity: Quantity, first: Measurement) -> Decision:
+    """Decide about one quantity from a first measurement that did not agree."""
+    if first.answer(quantity) is Answer.AGREES:
+        return Decision(Outcome.RIGHT, first)
+    if first.answer(quantity) is Answer.CONTRADICTS:
+        again = bench.fresh(bench.x, SECOND_LOOK)
+        if again is not None and again.answer(quantity) is Answer.CONTRADICTS:
+            return _twice_contradicted(bench, quantity, first)
+    if quantity is not Quantity.HESSIAN and (evidence := _outside_both_slopes(bench, first)) is not None:
+        return Decision(Outcome.WRONG_AT_KINK, evidence)
+    return _beside(bench, quantity, first)
+
+
+def _twice_contradicted(bench: Bench, quantity: Quantity, first: Measurement) -> Decision:
+    for m in bench.neighbours(CONFIRMING_NEIGHBOURS):
+        if m.answer(quantity) is Answer.CONTRADICTS:
+            return Decision(Outcome.WRONG, first)
+        if m.answer(quantity) is Answer.AGREES:
+            break
+    if _additive(bench, quantity, first):
+        return Decision(Outcome.WRONG_AT_POINT, first)
+    return Decision(Outcome.RIGHT_NEARBY, first)
+
+
+def _beside(bench: Bench, quantity: Quantity, first: Measurement) -> Decision:
+    for m in bench.neighbours(TRIES):
+        answer = m.answer(quantity)
+        if answer is Answer.AGREES:
+            return Decision(Outcome.RIGHT_NEARBY, first)
+        if answer is Answer.CONTRADICTS:
+            again = bench.fresh(m.x, SECOND_LOOK)
+            if again is not None and again.answer(quantity) is Answer.CONTRADICTS:
+                return Decision(Outcome.WRONG, m)
+    return Decision(Outcome.UNKNOWN, first)
+
+
+def _additive(bench: Bench, quantity: Quantity, first: Measurement) -> bool:
+    """Whether D(u1 + u2) = D(u1) + D(u2) at the point, where the analytic value is wrong.
+
+    Every smooth function's directional derivative is additive; at a tie (the median of equal zeros, the
+    maximum of equal entries) it is not, although no single line through the point need show a kink.
+    """
+    hessian = quantity is Quantity.HESSIAN
+    suspects = first.contradicting(quantity)
+    for _ in range(ADDITIVITY_TRIES):
+        u1, u2 = (direction(bench.rng, bench.x, bench.allowed_inputs) for _ in range(2))
+        parts = [_derivative(bench, first, u, hessian) for u in (u1, u2, move(u1, u2, 1.0))]
+        if quantity is Quantity.SLOPE:
+            v = flat(first.v)
+            kept = v != 0
+            parts = [
+                numeric.Estimate(np.array([p.value[kept] @ v[kept]]), np.array([p.error[kept] @ np.abs(v[kept])]))
+                for p in parts
+            ]
+        (a, b, both) = parts
+        with np.errstate(all="ignore"):
+            gap = np.abs(both.value - a.value - b.value)
+            scale = np.abs(both.value) + np.abs(a.value) + np.abs(b.value)
+            allowed = numeric.AGREE_BARS * (a.error + b.error + both.error) + numeric.INSIGNIFICANT * scale
+            known = np.isfinite(allowed) & (allowed <= numeric.POWER_RELATIVE * scale + first.context.eps)
+            additive = (gap <= allowed) & known
+        if not additive[suspects].all():
+            return False
+    return True
+
+
+def _derivative(bench: Bench, first: Measurement, u: Tensors, hessian: bool) -> numeric.Estimate:
+    context = bench.context
+    best: numeric.Estimate | None = None
+    for spec in (numeric.WIDE, numeric.FINE):
+        values, gradients = sample(context, bench.x, u, first.v, first.analytic, context.spec(spec), gradients=hessian)
+        samples = gradients if hessian and gradients is not None else values
+        estimate = numeric.central(samples, noise=np.zeros(len(samples.centre)), eps=context.eps)
+        if best is None:
+            best = estimate
+        else:
+            sharper = estimate.error < best.error
+            best = numeric.Estimate(
+                np.where(sharper, estimate.value, best.value), np.where(sharper, estimate.error, best.error)
+            )
+    assert best is not None
+    return best
+
+
+def _outside_both_slopes(bench: Bench, first: Measurement) -> Measurement | None:
+    """At a kink of F any answer between the one-sided slopes is right by convention, outside both it is wrong.
+
+    Twice, with independent directions, before it counts. Where the double backward gives the Jacobian by
+    output, outputs are judged one by one; else <G, u> against the sum of the outputs' intervals.
+    """
+    quantity = Quantity.JACOBIAN if Quantity.JACOBIAN in first.comparisons else Quantity.SLOPE
+    if not _outside(first, quantity).any():
+        return None
+    again = bench.fresh(bench.x, SECOND_LOOK)
+    if again is None or again.agrees or not _outside(again, quantity).any():
+        return None
+    return first
+
+
+def _outside(m: Measurement, quantity: Quantity) -> Mask:
+    analytic = m.analytic_of(quantity)
+    eps = m.context.eps
+    noise = m.jitter.values if m.jitter is not None else np.zeros(len(m.values.centre))
+    right = numeric.one_sided(m.values, +1, noise=noise, eps=eps)
+    left = numeric.one_sided(m.values, -1, noise=noise, eps=eps)
+    with np.errstate(all="ignore"):
+        low, high = np.minimum(right.value, left.value), np.maximum(right.value, left.value)
+        bar = right.error + left.error
+        weights = flat(m.v)
+        # Only a kink is judged here: both slopes known, and clearly different.
+        kink = (high - low > numeric.CONTRADICT_BARS * bar) & m.kinked.get(
+            Quantity.JACOBIAN, np.ones(len(low), dtype=bool)
+        )
+        if quantity is Quantity.SLOPE:
+            kept = weights != 0
+            ends = np.stack([weights * low, weights * high])[:, kept]
+            total, spread = np.abs(weights[kept]) @ bar[kept], np.abs(ends).sum(axis=1).max(initial=0.0)
+            low, high = np.array([ends.min(axis=0).sum()]), np.array([ends.max(axis=0).sum()])
+            bar, kink = np.array([total]), np.array([bool(kink[kept].any())])
+            scale = np.array([spread])
+        else:
+            scale = np.maximum(np.abs(low), np.abs(high))
+        slack = numeric.CONTRADICT_BARS * bar + numeric.POWER_RELATIVE * scale
+        outside = (analytic < low - slack) | (analytic > high + slack)
+        known = np.isfinite(bar) & (bar <= numeric.POWER_RELATIVE * np.maximum(scale, np.abs(analytic)))
+    return np.asarray(outside & kink & known & np.isfinite(analytic))
