@@ -16,7 +16,7 @@ help:
 	@echo 'make test    the tests'
 	@echo 'make lint    ruff, and the contract about who may import whom'
 	@echo 'make types   mypy'
-	@echo 'make bench   how many known faults are found, how many false alarms are raised'
+	@echo 'make bench   known faults found, false alarms raised, cases a second'
 	@echo 'make clean   remove what these commands made'
 
 demo: $(READY)
@@ -35,6 +35,7 @@ types: $(READY)
 
 bench: $(READY)
 	@$(PY) -m benchmarks.zoo
+	@$(PY) -m benchmarks.throughput
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
