@@ -285,9 +285,9 @@ def _excluded(m: Measurement, quantity: Quantity) -> Mask:
 
 def measure(
     context: Context, x: Tensors, u: Tensors, v: Tensors, rng: Rng,
-    *, first: LadderSpec = numeric.WIDE, analytic: First | None = None,
+    *, first: LadderSpec = numeric.SCREEN, analytic: First | None = None,
 ) -> Measurement:  # fmt: skip
-    """Compare analytic with numeric derivatives at x along u: a first ladder, and a finer one where it did not decide.
+    """Compare analytic with numeric derivatives at x along u: a first ladder, and others where it did not decide.
 
     Raises:
         ForwardRaised: The function refuses x.
@@ -306,8 +306,11 @@ def measure(
     _compare(m, values, gradients)
     if m.agrees:
         return m
-    m.values, m.gradients = sample(context, x, u, v, analytic, context.spec(numeric.FINE), gradients=second)
-    _compare(m, m.values, m.gradients)
+    for spec in (numeric.WIDE, numeric.FINE):
+        m.values, m.gradients = sample(context, x, u, v, analytic, context.spec(spec), gradients=second)
+        _compare(m, m.values, m.gradients)
+        if m.agrees:
+            break
     return m
 
 

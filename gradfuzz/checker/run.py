@@ -23,7 +23,7 @@ from gradfuzz.checker.evaluation import (
     materialize,
     unflat,
 )
-from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS, Context, Tolerance
+from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS, Context, Measurement, Tolerance
 from gradfuzz.errors import CheckError
 
 # Which draws a generator serves; every purpose has its own, so that one oracle's draws never move another's.
@@ -124,6 +124,7 @@ class Run:
         stochastic: Whether nondeterminism was declared.
         detached: Names of inputs whose gradient was declared detached.
         reasons: Why something could not be told.
+        measured: The comparison at the point itself, once made.
         notes: What a reader may want to know of a pass.
     """
 
@@ -147,6 +148,7 @@ class Run:
     reasons: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     elements: int = 0
+    measured: Measurement | None = None
     allowed_inputs: Mask | None = None
     allowed_outputs: Mask | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gradfuzz.checker.direction import direction
-from gradfuzz.checker.evaluation import BackwardRaised, Second, flat
+from gradfuzz.checker.evaluation import BackwardRaised, First, Second, Tensors, flat
 from gradfuzz.checker.line import Measurement, Quantity, measure
 from gradfuzz.checker.locate import first_order, second_order
 from gradfuzz.checker.numeric import Answer
@@ -28,17 +28,12 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
     bench = Bench(run.context, run.x, run.weights, rng, run.allowed_inputs, run.allowed_outputs)
     if not any(t.numel() for t in run.x):
         return
-    yield from finite_where_it_should_be(run, bench)
-    u = direction(run.rng(DIRECTIONS), run.x, bench.allowed_inputs)
-    try:
-        first = measure(run.context, run.x, u, run.weights, rng)
-    except BackwardRaised:
-        if run.context.order == 1:
-            raise
-        # Only in double, or only with these grad_outputs: the first order can still be judged.
-        run.reasons.append("double backward raises where derivatives are judged")
-        run.context.order = 1
-        first = measure(run.context, run.x, u, run.weights, rng)
+    u, analytic = _analytic(run, bench)
+    yield from finite_where_it_should_be(run, bench, analytic)
+    if not np.isfinite(flat(analytic.gradients)).all():
+        u, analytic = _analytic(run, bench)  # along the elements that are left
+    first = measure(run.context, run.x, u, run.weights, rng, analytic=analytic)
+    run.measured = first
     run.elements += sum(int((c.answers == Answer.AGREES).sum()) for c in first.comparisons.values())
     detached = list(_without_graph(run, first))
     yield from detached
@@ -63,6 +58,19 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
     _note(run, hessian, "second derivative")
     if hessian.wrong:
         yield second_order(run, bench, hessian)
+
+
+def _analytic(run: Run, bench: Bench) -> tuple[Tensors, First]:
+    u = direction(run.rng(DIRECTIONS), run.x, bench.allowed_inputs)
+    subject = run.context.subject
+    if run.context.order >= 2:
+        try:
+            return u, subject.second(run.x, run.weights, u)
+        except BackwardRaised:
+            # Only in double, or only with these grad_outputs: the first order can still be judged.
+            run.reasons.append("double backward raises where derivatives are judged")
+            run.context.order = 1
+    return u, subject.gradient(run.x, run.weights)
 
 
 def _note(run: Run, decision: Decision, name: str) -> None:
