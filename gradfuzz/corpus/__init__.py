@@ -1,5 +1,6 @@
 """The corpus: reproducers as text files that replay for ever."""
 
+from gradfuzz.corpus.description import describe
 from gradfuzz.corpus.format import content_hash, dumps, loads
 from gradfuzz.corpus.reproducer import Expect, Found, Observed, Reproducer
 from gradfuzz.corpus.store import accept, files, load, save, smallest
@@ -11,6 +12,7 @@ __all__ = [
     "Reproducer",
     "accept",
     "content_hash",
+    "describe",
     "dumps",
     "files",
     "load",

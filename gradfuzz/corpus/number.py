@@ -38,9 +38,11 @@ class Binary:
     bits: int
 
     def rounded(self, value: float) -> float:
-        """Round a finite number to the nearest of the format, ties to even; an infinity where it overflows."""
+        """Round a number to the nearest of the format, ties to even; an infinity where it overflows."""
+        if value == 0 or math.isinf(value):
+            return value
         exponent = max(math.frexp(value)[1] - self.precision, self.lowest)
-        near = math.ldexp(round(math.ldexp(value, -exponent)), exponent) if value else value
+        near = math.ldexp(round(math.ldexp(value, -exponent)), exponent)
         return math.copysign(near if abs(near) <= self.largest else math.inf, value)
 
     def shortest(self, value: float) -> float:

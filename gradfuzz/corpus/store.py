@@ -34,6 +34,12 @@ def folder_name(target: str) -> str:
     return re.sub(r"^\.+|\.+$", "_", safe[:LONGEST_FOLDER]) or "_"
 
 
+def place_of(reproducer: Reproducer) -> Path:
+    """Give the path below a corpus that a reproducer has by its content."""
+    name = f"{reproducer.symptom.value}-{content_hash(reproducer)[:DIGITS]}.json"
+    return Path(folder_name(reproducer.target), name)
+
+
 def size_of(reproducer: Reproducer) -> tuple[int, int, int, str]:
     """Give what reproducers of one signature are ordered by: elements, dimensions, length of text, the text."""
     case = reproducer.case
