@@ -1,0 +1,53 @@
+"""Where a function lives, as the canonical address that names it in reports and corpora."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# What marks the top of a project; the working folder stands in where neither is found.
+ROOT_MARKS = ("pyproject.toml", ".git")
+# Folders of installed packages: what lies there is no part of a project.
+INSTALLED = ("site-packages", "dist-packages")
+
+
+def _root_above(folder: Path) -> Path | None:
+    for candidate in (folder, *folder.parents):
+        if any((candidate / mark).exists() for mark in ROOT_MARKS):
+            return candidate
+    return None
+
+
+def project_root() -> Path:
+    """Give the top of the project that the working folder is in, else the working folder."""
+    here = Path.cwd()
+    return _root_above(here) or here
+
+
+def file_address(path: Path, name: str) -> str:
+    """Name something in a file: the POSIX path relative to the project, ``::``, the name."""
+    path = path.resolve()
+    root = project_root()
+    if not path.is_relative_to(root):
+        root = _root_above(path.parent) or path.parent
+    return f"{path.relative_to(root).as_posix()}::{name}"
+
+
+def is_installed(path: Path) -> bool:
+    """Whether a file is part of an installed package or of Python itself."""
+    return any(part in INSTALLED for part in path.parts) or path.is_relative_to(sys.base_prefix)
+
+
+def canonical(fn: Callable[..., Any]) -> str:
+    """Name a function by its file where that is the user's own, else ``module:name``."""
+    name = getattr(fn, "__qualname__", None) or getattr(fn, "__name__", None) or type(fn).__name__
+    try:
+        path = Path(inspect.getfile(inspect.unwrap(fn))).resolve()
+    except (TypeError, OSError):
+        path = None
+    if path is not None and path.is_file() and not is_installed(path):
+        return file_address(path, name)
+    return f"{getattr(fn, '__module__', None) or 'builtins'}:{name}"
