@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from gradfuzz.checker.compat import GradcheckError, GradcheckWarning, gradcheck, gradgradcheck
 from gradfuzz.checker.judge import check
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
 
-__all__ = ["Finding", "Status", "Symptom", "Verdict", "check"]
+__all__ = [
+    "Finding",
+    "GradcheckError",
+    "GradcheckWarning",
+    "Status",
+    "Symptom",
+    "Verdict",
+    "check",
+    "gradcheck",
+    "gradgradcheck",
+]

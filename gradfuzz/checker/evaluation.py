@@ -96,7 +96,8 @@ def flat(tensors: Sequence[torch.Tensor]) -> Array:
     for t in tensors:
         t = dense(t.detach())
         t = torch.view_as_real(t.resolve_conj()) if t.dtype.is_complex else t.resolve_neg()
-        parts.append(t.reshape(-1).to(device="cpu", dtype=torch.float64).numpy())
+        # A tangent may be torch's immaterial zero tensor, which only a forced conversion makes real.
+        parts.append(t.reshape(-1).to(device="cpu", dtype=torch.float64).numpy(force=True))
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

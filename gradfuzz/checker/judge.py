@@ -52,7 +52,7 @@ def check(
         seed: Seeds every direction, grad_output and, for functions that draw random numbers, torch's generator.
         undefined: Which gradients are undefined in the second backward, by differentiable input.
         stochastic: Declares that two equal calls may differ.
-        detached: Indices of differentiable inputs whose gradient is meant to carry no graph.
+        detached: Indices of tensor inputs whose gradient is meant to carry no graph.
         tolerance: Widens what agrees; by default only the measured error counts.
         nondet_tol: How far two equal calls may differ, absolutely.
 
@@ -74,7 +74,7 @@ def check(
     sparse = [n for n, t in zip(subject.names, subject.wrt, strict=True) if t.layout is not torch.strided]
     if sparse:
         raise CheckError(f"{sparse[0]} is sparse; only strided inputs can be judged, pass it dense")
-    names = frozenset(subject.names[i] for i in detached if i < len(subject.names))
+    names = frozenset(f"input {i}" for i in detached)
     with _undisturbed():
         try:
             run = begin(

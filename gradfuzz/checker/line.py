@@ -32,6 +32,10 @@ JITTER_ROUNDINGS = 2
 JITTER_DRAWS = 2
 
 
+# How near a plain quotient of a short step must come to an extrapolated one to confirm it.
+LOCAL_SLACK = 0.1
+
+
 class Quantity(Enum):
     """What is compared along one direction u with grad_outputs v."""
 
@@ -227,7 +231,7 @@ def _compare(m: Measurement, values: Samples, gradients: Samples | None) -> None
         slope = numeric.central(line, noise=line_noise, eps=eps)
         rounding = eps * float(np.abs(v[kept_v]) @ values.largest[kept_v])
     absolute = absolute if np.isfinite(absolute) else 0.0
-    _add(m, Quantity.SLOPE, slope, numeric.not_smooth(line, noise=line_noise + rounding, eps=eps), numeric.compare(
+    _add(m, Quantity.SLOPE, line, slope, numeric.not_smooth(line, noise=line_noise + rounding, eps=eps), numeric.compare(
         m.analytic_of(Quantity.SLOPE), slope, (slice(0, 1),),
         jitter=np.array([float(np.abs(u[kept_g]) @ jitter.gradients[kept_g])]),
         natural=np.array([float(np.abs(v[kept_v]) @ natural[kept_v])]),
@@ -235,7 +239,7 @@ def _compare(m: Measurement, values: Samples, gradients: Samples | None) -> None
     ))  # fmt: skip
     if not isinstance(m.analytic, Second) or gradients is None:
         return
-    _add(m, Quantity.JACOBIAN, moving, numeric.not_smooth(values, noise=jitter.values, eps=eps), numeric.compare(
+    _add(m, Quantity.JACOBIAN, values, moving, numeric.not_smooth(values, noise=jitter.values, eps=eps), numeric.compare(
         flat(m.analytic.jacobian_u), moving, outputs, jitter=jitter.jacobian_u, natural=natural,
         least_scale=np.zeros(len(v)), eps=eps, rtol=rtol, atol=atol,
     ))  # fmt: skip
@@ -244,13 +248,15 @@ def _compare(m: Measurement, values: Samples, gradients: Samples | None) -> None
         s = np.maximum(scales(m.x), np.finfo(np.float64).tiny)
         scale_g = numeric.SMALLEST_SHARE * numeric.largest_share(g, inputs)
         natural_h = float(natural.max(initial=0.0)) * largest_v / s
-    _add(m, Quantity.HESSIAN, turning, numeric.not_smooth(gradients, noise=jitter.gradients, eps=eps), numeric.compare(
+    _add(m, Quantity.HESSIAN, gradients, turning, numeric.not_smooth(gradients, noise=jitter.gradients, eps=eps), numeric.compare(
         flat(m.analytic.hessian_u), turning, inputs, jitter=jitter.hessian_u, natural=natural_h,
         least_scale=scale_g, eps=eps, rtol=rtol, atol=atol,
     ))  # fmt: skip
 
 
-def _add(m: Measurement, quantity: Quantity, estimate: Estimate, kinked: Mask, comparison: Comparison) -> None:
+def _add(
+    m: Measurement, quantity: Quantity, samples: Samples, estimate: Estimate, kinked: Mask, comparison: Comparison
+) -> None:
     """Merge a comparison with what earlier ladders said: agreement stands, the smaller error bar is kept."""
     excluded = _excluded(m, quantity)
     answers = comparison.answers.copy()
@@ -259,8 +265,12 @@ def _add(m: Measurement, quantity: Quantity, estimate: Estimate, kinked: Mask, c
     if quantity in m.comparisons:
         before = m.comparisons[quantity]
         answers = np.where(before.answers == Answer.AGREES, Answer.AGREES, answers)
-        # A contradiction of the earlier ladder that the later one cannot settle stays one.
-        stays = (before.answers == Answer.CONTRADICTS) & (answers == Answer.CANNOT_TELL)
+        # A contradiction of the earlier ladder that the later one cannot settle stays one where its estimate
+        # holds for short steps too.
+        old_value, old_error = m.estimates[quantity]
+        slack = LOCAL_SLACK * np.maximum(np.abs(old_value), np.abs(m.analytic_of(quantity))) + 4 * old_error
+        local = numeric.locally_consistent(samples, old_value, slack)
+        stays = (before.answers == Answer.CONTRADICTS) & (answers == Answer.CANNOT_TELL) & local
         answers = np.where(stays, Answer.CONTRADICTS, answers).astype(np.int8)
         kinked = kinked | m.kinked[quantity]
         old = m.estimates[quantity]

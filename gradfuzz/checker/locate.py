@@ -10,7 +10,7 @@ from gradfuzz.checker import explain, numeric
 from gradfuzz.checker.direction import unit
 from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Second, Tensors, flat, segments, unflat
 from gradfuzz.checker.line import Measurement, Quantity, measure, sample
-from gradfuzz.checker.naming import element_of
+from gradfuzz.checker.naming import against, element_of
 from gradfuzz.checker.numeric import Answer, Estimate
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.settle import Bench, Decision, Outcome
@@ -68,10 +68,10 @@ def _gradient_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
     return Column(index, analytic, estimate, _mismatch(analytic, estimate))
 
 
-def _mismatch(analytic: Array, estimate: Estimate) -> Array:
+def _mismatch(analytic: Array, estimate: Estimate, least_scale: float = 0.0) -> Array:
     """|a - m| over what would agree; 0 where nothing is known."""
     with np.errstate(all="ignore"):
-        scale = np.maximum(np.abs(analytic), np.abs(estimate.value))
+        scale = np.maximum(np.maximum(np.abs(analytic), np.abs(estimate.value)), least_scale)
         allowed = numeric.AGREE_BARS * estimate.error + numeric.INSIGNIFICANT * scale
         ratio = np.abs(analytic - estimate.value) / np.maximum(allowed, np.finfo(float).tiny)
     return np.where(np.isfinite(estimate.error), np.nan_to_num(ratio, nan=0.0, posinf=1e300), 0.0)
@@ -116,7 +116,9 @@ def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
             columns.append((column, v))
             if column.mismatch[0] > 1:
                 break
-    columns.sort(key=lambda pair: -float(pair[0].mismatch[0]))
+    largest = max((abs(float(c.analytic[0])) for c, _ in columns), default=0.0)
+    shares = numeric.SMALLEST_SHARE * largest
+    columns.sort(key=lambda pair: -float(_mismatch(pair[0].analytic, pair[0].estimate, shares)[0]))
     if columns and columns[0][0].mismatch[0] > 1:
         column, v = columns[0]
         shown = [c for c, w in columns if w is v]
@@ -129,7 +131,7 @@ def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
             text = "no output carries a graph"
         return Finding(
             Symptom.DETACHED if all_detached else Symptom.WRONG_GRADIENT, name,
-            f"{column.analytic[0]:.6g}", _number(column.estimate), 1, "rev", element,
+            *against(float(column.analytic[0]), float(column.estimate.value[0]), float(column.estimate.error[0])), 1, "rev", element,
             _place(decision, text), mismatch=float(column.mismatch[0]),
         )  # fmt: skip
     if decision.outcome is Outcome.WRONG_AT_KINK or Quantity.JACOBIAN not in m.comparisons:
@@ -137,10 +139,6 @@ def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
     detached = isinstance(m.analytic, Second) and not flat(m.analytic.jacobian_u).any()
     symptom = Symptom.DETACHED if detached else Symptom.WRONG_SECOND_DERIVATIVE
     return _along_direction(run, decision, Quantity.JACOBIAN, symptom, 2, "rev-rev")
-
-
-def _number(estimate: Estimate, k: int = 0) -> str:
-    return f"{estimate.value[k]:.6g} +- {estimate.error[k]:.1g}"
 
 
 def _place(decision: Decision, text: str) -> str:
@@ -158,6 +156,7 @@ def _along_direction(
     wrong = comparison.answers == Answer.CONTRADICTS
     score = np.where(wrong, np.nan_to_num(comparison.mismatch, nan=1e300, posinf=1e300), -1.0)
     k = int(score.argmax())
+    got, want = against(float(analytic[k]), float(estimate.value[k]), float(estimate.error[k]))
     if quantity is Quantity.HESSIAN:
         where, element = element_of(run.context.subject.wrt, run.subject.names, k)
     elif quantity is Quantity.JACOBIAN:
@@ -168,7 +167,7 @@ def _along_direction(
     else:
         where, element = _worst_input(run, m), ""
     return Finding(
-        symptom, where, f"{analytic[k]:.6g}", f"{_number(estimate, k)} (along a direction)", order, mode, element,
+        symptom, where, got, f"{want} (along a direction)", order, mode, element,
         _place(decision, ""), mismatch=float(score[k]),
     )  # fmt: skip
 
@@ -193,7 +192,9 @@ def _hessian_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
     estimate = Estimate(estimate.value / s, estimate.error / s)
     analytic = flat(second.hessian_u) / s
     finite = np.isfinite(analytic)
-    return Column(index, analytic, estimate, np.where(finite, _mismatch(analytic, estimate), 0.0))
+    largest = np.abs(estimate.value).max(initial=0.0, where=np.isfinite(estimate.value))
+    mismatch = _mismatch(analytic, estimate, numeric.SMALLEST_SHARE * float(largest))
+    return Column(index, analytic, estimate, np.where(finite, mismatch, 0.0))
 
 
 def second_order(run: Run, bench: Bench, decision: Decision) -> Finding:
@@ -219,8 +220,9 @@ def second_order(run: Run, bench: Bench, decision: Decision) -> Finding:
     name, element = element_of(wrt, names, k)
     other_name, other = element_of(wrt, names, column.index)
     by = "" if (other_name, other) == (name, element) else f"differentiated again by {other_name}, element {other}"
+    got, want = against(float(column.analytic[k]), float(column.estimate.value[k]), float(column.estimate.error[k]))
     text = explain.second_order(run, column.analytic, column.estimate.value, k)
     return Finding(
-        Symptom.WRONG_SECOND_DERIVATIVE, name, f"{column.analytic[k]:.6g}", _number(column.estimate, k), 2, "rev-rev",
+        Symptom.WRONG_SECOND_DERIVATIVE, name, got, want, 2, "rev-rev",
         element, "; ".join(part for part in (_place(decision, text), by) if part), mismatch=float(column.mismatch[k]),
     )  # fmt: skip

@@ -25,3 +25,22 @@ def element_of(tensors: Sequence[torch.Tensor], names: Sequence[str], k: int) ->
             return name, text + ("" if parts == 1 else (" real part", " imaginary part")[k % 2])
         k -= count
     raise IndexError(k)
+
+
+# Digits shown of a number: six, and up to all of a double's where fewer would make two different numbers look alike.
+LEAST_DIGITS, MOST_DIGITS = 6, 17
+
+
+def apart(got: float, want: float) -> tuple[str, str]:
+    """Write two numbers with as few digits as show that they differ, six at least."""
+    for digits in range(LEAST_DIGITS, MOST_DIGITS + 1):
+        texts = (f"{got:.{digits}g}", f"{want:.{digits}g}")
+        if texts[0] != texts[1] or got == want:
+            break
+    return texts
+
+
+def against(got: float, want: float, error: float) -> tuple[str, str]:
+    """Write got and want, the latter with its error bar: ``2.001`` and ``2 +- 2e-10``."""
+    shown, wanted = apart(got, want)
+    return shown, f"{wanted} +- {error:.1g}"

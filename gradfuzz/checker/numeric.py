@@ -153,6 +153,17 @@ def central(samples: Samples, *, noise: Array, eps: float) -> Estimate:
         return _best(columns, rounding)
 
 
+def locally_consistent(samples: Samples, value: Array, slack: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether the plain quotient of any of the finer rungs comes near `value`.
+
+    A staircase (rounding to a grid) looks smooth to steps much longer than its treads; short steps find it flat.
+    """
+    h = samples.spec.steps[:, None]
+    with np.errstate(all="ignore"):
+        quotients = ((samples.plus - samples.minus) / (2 * h))[samples.spec.rungs // 3 :]
+        return np.asarray((np.abs(quotients - value) <= slack).any(axis=0))
+
+
 def one_sided(samples: Samples, side: int, *, noise: Array, eps: float) -> Estimate:
     """Estimate the slope to the right (`side` = 1) or to the left (-1); its tableau cancels every power of h."""
     h = samples.spec.steps[:, None]

@@ -11,7 +11,7 @@ from gradfuzz.checker import numeric
 from gradfuzz.checker.direction import direction, generic
 from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Second, Tensors, flat, materialize
 from gradfuzz.checker.line import measure, neighbour
-from gradfuzz.checker.naming import element_of
+from gradfuzz.checker.naming import against, element_of
 from gradfuzz.checker.numeric import Answer
 from gradfuzz.checker.run import MODES, Run
 from gradfuzz.checker.verdict import Finding, Symptom
@@ -89,6 +89,6 @@ def _compare(run: Run, samples: numeric.Samples, got: Array, noise: Array, outpu
     k = int(np.where(wrong, np.nan_to_num(comparison.mismatch, nan=0.0), -1.0).argmax())
     name, element = element_of(outputs, [f"output {i}" for i in range(len(outputs))], k)
     return Finding(
-        Symptom.FORWARD_MODE, name, f"{got[k]:.6g}", f"{estimate.value[k]:.6g} +- {estimate.error[k]:.1g}", 1, "fwd",
+        Symptom.FORWARD_MODE, name, *against(float(got[k]), float(estimate.value[k]), float(estimate.error[k])), 1, "fwd",
         element, "the tangent is zero" if not got.any() else "", mismatch=float(comparison.mismatch[k]),
     )  # fmt: skip

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from gradfuzz.checker.direction import scales
 from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Tensors, flat
-from gradfuzz.checker.naming import element_of, one_line
+from gradfuzz.checker.naming import apart, element_of, one_line
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -15,20 +16,31 @@ from gradfuzz.checker.verdict import Finding, Symptom
 # roundings of the inputs do to the gradient.
 ROUNDINGS = 1e3
 NOISE_FACTOR = 16
+# Where a gradient cancels to nothing, its rounding is that of its natural scale, |F| |v| / |x|: 16 roundings of
+# it, and in double nothing that a maintainer would act on.
+NATURAL_ROUNDINGS = 16
+NATURAL_INSIGNIFICANT = 1e-10
 
 
 def differing(run: Run, got: Array, want: Array) -> Array:
-    """The elements by which two gradients differ beyond rounding, as a mask; nan equals nan."""
+    """The elements of G by which two runs differ beyond rounding, as a mask; nan equals nan."""
     with np.errstate(all="ignore"):
         scale = np.abs(np.where(np.isfinite(want), want, 0.0)).max(initial=0.0)
         allowed = np.full(len(want), ROUNDINGS * run.eps * scale)
-        differs = _beyond(got, want, allowed)
-        if differs.any() and len(want) == sum(flat((t,)).size for t in run.subject.wrt):
-            differs = _beyond(got, want, allowed + NOISE_FACTOR * run.gradient_noise())
+        differs = beyond(got, want, allowed)
+        if differs.any():
+            differs = beyond(got, want, allowed + NOISE_FACTOR * run.gradient_noise() + _natural(run))
     return np.asarray(differs)
 
 
-def _beyond(got: Array, want: Array, allowed: Array) -> Array:
+def _natural(run: Run) -> Array:
+    sizes = [np.abs(flat(t)).max(initial=0.0, where=np.isfinite(flat(t))) for t in (run.base.outputs, run.v)]
+    per_input = np.maximum(scales(run.subject.point), np.finfo(float).tiny)
+    return np.asarray(max(NATURAL_ROUNDINGS * run.eps, NATURAL_INSIGNIFICANT) * sizes[0] * sizes[1] / per_input)
+
+
+def beyond(got: Array, want: Array, allowed: Array | float) -> Array:
+    """The elements that differ by more than `allowed`, as a mask; nan equals nan and inf itself."""
     both_nan = np.isnan(got) & np.isnan(want)
     return np.asarray(~((np.abs(got - want) <= allowed) | (got == want) | both_nan))
 
@@ -58,6 +70,6 @@ def compare_gradients(
         k = int(np.nan_to_num(np.abs(np.where(differs, got - reference, 0.0)), nan=np.inf).argmax())
     name, element = element_of(run.subject.wrt, run.subject.names, k)
     yield Finding(
-        symptom, where or name, f"{got[k]:.6g}", f"{reference[k]:.6g}", 1, "rev",
+        symptom, where or name, *apart(float(got[k]), float(reference[k])), 1, "rev",
         element if not where else "", explanation if not where else f"{explanation}; seen at {name}, element {element}",
     )  # fmt: skip

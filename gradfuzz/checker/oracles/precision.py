@@ -56,7 +56,8 @@ def _flat_in_double(run: Run) -> Iterator[Finding]:
         with np.errstate(all="ignore"):
             # Only where the double backward says that this very gradient moves may its standing still count.
             expected = np.abs(flat(second.hessian_u)) * TINY_STEP
-            moves = expected > MILLION_ROUNDINGS * run.eps * np.abs(here)
+            size = np.maximum(np.abs(here), np.abs(here).max(initial=0.0, where=np.isfinite(here)))
+            moves = expected > MILLION_ROUNDINGS * run.eps * size
             stuck &= moves & (here == there) & np.isfinite(here)
         first = here
         if not stuck.any():

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import torch
 
-from gradfuzz.checker.evaluation import ForwardRaised, flat
+from gradfuzz.checker.evaluation import Array, ForwardRaised, flat, unflat
 from gradfuzz.checker.naming import element_of
-from gradfuzz.checker.oracles.metamorphic import differing
-from gradfuzz.checker.run import Run
+from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS
+from gradfuzz.checker.oracles.metamorphic import NOISE_FACTOR, ROUNDINGS, beyond
+from gradfuzz.checker.run import JITTER, Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
 
@@ -24,9 +26,11 @@ def value_is_the_same_without_gradients(run: Run) -> Iterator[Finding]:
             got = flat(run.subject.apply(run.subject.arguments(leaves)))
     except ForwardRaised:
         return
-    # Inference may take another kernel: what rounding of the inputs does to the value is allowed as well.
-    differs = differing(run, got, want)
-    if differs.any() and _beyond_conditioning(run, got, want):
+    differs = beyond(got, want, ROUNDINGS * run.eps * _largest(want))
+    if differs.any():
+        # Inference may take another kernel: what rounding of the inputs does to the value is allowed as well.
+        differs = beyond(got, want, ROUNDINGS * run.eps * _largest(want) + NOISE_FACTOR * _noise(run, want))
+    if differs.any():
         k = int(np.flatnonzero(differs)[0])
         outputs = run.base.outputs
         name, element = element_of(outputs, [f"output {i}" for i in range(len(outputs))], k)
@@ -36,25 +40,18 @@ def value_is_the_same_without_gradients(run: Run) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _beyond_conditioning(run: Run, got: np.ndarray, want: np.ndarray) -> bool:  # type: ignore[type-arg]
-    """Whether the values differ more than 16 times what two roundings of the inputs change."""
-    rng = run.rng(0)
+def _largest(values: Array) -> float:
+    return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
+
+
+def _noise(run: Run, want: Array) -> Array:
+    """What two roundings of the inputs do to the value, by element."""
+    rng = run.rng(JITTER)
+    point = run.subject.point
+    x = flat(point)
     noise = np.zeros_like(want)
-    for _ in range(2):
-        moved = tuple(
-            p * (1 + torch.from_numpy(rng.choice((-1.0, 1.0), tuple(p.shape))).to(p.device, p.real.dtype) * 2 * run.eps)
-            for p in run.subject.point
-        )
-        try:
-            noise = np.fmax(noise, np.abs(flat(run.subject.value(moved)) - want))
-        except ForwardRaised:
-            continue
-    scale = np.abs(np.where(np.isfinite(want), want, 0.0)).max(initial=0.0)
-    with np.errstate(all="ignore"):
-        return bool(
-            (
-                ~(np.abs(got - want) <= 16 * noise + 1e3 * run.eps * scale)
-                & ~(np.isnan(got) & np.isnan(want))
-                & (got != want)
-            ).any()
-        )
+    for _ in range(JITTER_DRAWS):
+        factors = 1 + rng.choice((-1.0, 1.0), len(x)) * JITTER_ROUNDINGS * run.eps
+        with np.errstate(all="ignore"), suppress(ForwardRaised):
+            noise = np.fmax(noise, np.abs(flat(run.subject.value(unflat(x * factors, point))) - want))
+    return noise
