@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from gradfuzz.errors import TargetError
+from gradfuzz.targets.place import INSTALLED, ROOT_MARKS, project_root
 
-# What marks the top of a project; the working folder stands in where neither is found.
-ROOT_MARKS = ("pyproject.toml", ".git")
-# Folders of installed packages, and the file that marks a virtual environment.
-INSTALLED = ("site-packages", "dist-packages")
+# The file that marks a virtual environment.
 ENVIRONMENT_MARK = "pyvenv.cfg"
 # Where a project keeps its packages: in its root, or under src.
 PACKAGE_FOLDERS = (".", "src")
@@ -33,20 +31,19 @@ class Place:
     name: str
 
 
-def project_root(path: Path) -> Path:
-    """Give the nearest folder above a path that is the top of a project, else the working folder."""
-    for folder in path.absolute().parents:
-        if any((folder / mark).exists() for mark in ROOT_MARKS):
-            return folder
-    return Path.cwd()
+def roots_of(path: Path) -> tuple[Path, ...]:
+    """Give the projects that a corpus file may belong to: the one it lies in, and the one that is worked in."""
+    above = [folder for folder in path.absolute().parents if any((folder / mark).exists() for mark in ROOT_MARKS)]
+    return tuple(dict.fromkeys((*above[:1], project_root())))
 
 
 def is_allowed(module: str, allow_import: tuple[str, ...]) -> bool:
-    """Whether a module, a package above it or a file is among those named by the caller."""
+    """Whether a module or a package above it is among those named by the caller."""
     return any(module == name or module.startswith(f"{name}.") for name in allow_import)
 
 
-def _refused(address: str, reason: str) -> TargetError:
+def refused(address: str, reason: str) -> TargetError:
+    """Make the error that names a target and says why it is not used."""
     return TargetError(f"target {address!r}: {reason}")
 
 
@@ -60,9 +57,9 @@ def _walk(address: str, root: Path, parts: tuple[str, ...]) -> Path | None:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, RuntimeError, ValueError) as error:  # loops of links, forbidden names
-            raise _refused(address, f"{part!r} cannot be followed: {error}") from None
+            raise refused(address, f"{part!r} cannot be followed: {error}") from None
         if not path.is_relative_to(root):
-            raise _refused(address, f"{part!r} leads out of the project, {root}")
+            raise refused(address, f"{part!r} leads out of the project, {root}")
     return path
 
 
@@ -77,24 +74,24 @@ def _is_installed(path: Path, root: Path) -> bool:
 
 def _checked(address: str, path: Path, root: Path, *, allowed: bool) -> Path:
     if not path.is_file() or path.suffix != ".py":
-        raise _refused(address, f"{path} is not a Python file")
+        raise refused(address, f"{path} is not a Python file")
     if not allowed and _is_installed(path, root):
-        raise _refused(address, f"{path} is an installed package; --allow-import names modules that may be imported")
+        raise refused(address, f"{path} is an installed package; --allow-import names modules that may be imported")
     return path
 
 
-def locate_file(address: str, root: Path, *, allow_import: tuple[str, ...] = ()) -> Place:
+def locate_file(address: str, root: Path, *, allow_import: tuple[str, ...] = ()) -> Place | None:
     """Find ``path/file.py::name`` under a project's root; a TargetError says why it may not be used."""
     file, _, name = address.partition("::")
     pure = PurePosixPath(file)
     if pure.is_absolute() or "\\" in file or ":" in file:
-        raise _refused(address, "must be relative to the project, with / between folders")
+        raise refused(address, "must be relative to the project, with / between folders")
     if ".." in pure.parts:
-        raise _refused(address, "must not contain '..'")
+        raise refused(address, "must not contain '..'")
     path = _walk(address, root, pure.parts)
     if path is None:
-        raise _refused(address, f"there is no {file} in {root}")
-    return Place(_checked(address, path, root, allowed=is_allowed(file, allow_import)), name)
+        return None
+    return Place(_checked(address, path, root, allowed=file in allow_import), name)
 
 
 def locate_module(address: str, root: Path, *, allow_import: tuple[str, ...] = ()) -> Place | None:
@@ -102,7 +99,7 @@ def locate_module(address: str, root: Path, *, allow_import: tuple[str, ...] = (
     module, _, name = address.partition(":")
     parts = tuple(module.split("."))
     if not all(part.isidentifier() for part in parts):
-        raise _refused(address, "a module is named by identifiers with dots between")
+        raise refused(address, "a module is named by identifiers with dots between")
     for folder in PACKAGE_FOLDERS:
         start = () if folder == "." else (folder,)
         for tail in ((*parts[:-1], f"{parts[-1]}.py"), (*parts, "__init__.py")):

@@ -145,7 +145,8 @@ def replay(
         target: What the cases are run on; then no file's own target is looked for, nothing is imported, and
             files of a folder that are about other targets are passed over.
         allow_import: Modules that may be imported although they are not the project's own files.
-        root: The project's root; by default that of each file.
+        root: The folder that targets are looked for in; by default the project that each file lies in, then
+            the one that is worked in.
 
     Raises:
         CorpusError: A path does not exist.

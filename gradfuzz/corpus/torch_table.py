@@ -44,23 +44,22 @@ def functions_of(namespace: str) -> dict[str, Callable[..., Any]]:
     }
 
 
-def split_address(address: str) -> tuple[str, str] | None:
-    """Give namespace and name of an address of torch's own, or None for another's."""
-    if address.startswith(CATALOGUE):
-        below, _, name = f"torch.{address.removeprefix(CATALOGUE)}".rpartition(".")
-        return below, name
-    module, _, name = address.partition(":")
-    return (module, name) if module.split(".")[0] == "torch" else None
+def is_torch(address: str) -> bool:
+    """Whether an address is one of torch's own: then this table alone decides."""
+    if "::" in address:
+        return False
+    return address.startswith(CATALOGUE) or address.partition(":")[0].split(".")[0] == "torch"
 
 
 def torch_function(address: str) -> Callable[..., Any]:
     """Give the function of torch at an address; a TargetError says what is reachable."""
-    namespace, name = split_address(address) or ("", "")
+    if address.startswith(CATALOGUE):
+        namespace, _, name = f"torch.{address.removeprefix(CATALOGUE)}".rpartition(".")
+    else:
+        namespace, _, name = address.partition(":")
     if namespace not in NAMESPACES:
         known = ", ".join(NAMESPACES)
-        raise TargetError(
-            f"target {address!r}: {namespace} is no namespace of differentiable functions; they are {known}"
-        )
+        raise TargetError(f"target {address!r}: {namespace} is not among the reachable namespaces of torch, {known}")
     function = functions_of(namespace).get(name)
     if function is None:
         raise TargetError(f"target {address!r}: {name!r} is no differentiable public function of {namespace}")
