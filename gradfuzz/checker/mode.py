@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.autograd.forward_ad as fwAD  # noqa: N812  # torch's documentation calls it so
+import torch.autograd.forward_ad as fwAD  # as torch.s documentation calls it
 from torch.utils import _pytree as pytree
 
 from gradfuzz.checker.direction import direction, generator, generic
