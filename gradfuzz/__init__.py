@@ -53,7 +53,7 @@ _HOME = {
     "target": "gradfuzz.targets",
 }
 
-__all__ = ["__version__", "strategies", *_HOME]  # noqa: PLE0604  # the names are the keys of _HOME
+__all__ = ["__version__", "strategies", *_HOME]  # the names are the keys of _HOME
 
 
 def __getattr__(name: str) -> Any:

@@ -160,7 +160,7 @@ def replicas(tensors: Sequence[torch.Tensor]) -> Tensors:
         if key not in storages:
             storages[key] = storage.clone()
         copy = torch.empty(0, dtype=plain.dtype, device=plain.device)
-        copy = copy.set_(storages[key], plain.storage_offset(), plain.size(), plain.stride())  # type: ignore[call-overload]  # torch's stubs know only the one-argument form
+        copy = copy.set_(storages[key], plain.storage_offset(), plain.size(), plain.stride())
         copy = copy.conj() if t.is_conj() else copy
         result.append(torch._neg_view(copy) if t.is_neg() else copy)
     return tuple(result)
@@ -243,10 +243,7 @@ class Subject:
             point: The values; None copies the inputs as they are, layout, sharing and all.
             wanted: Which of them ask for a gradient; None means all.
         """
-        if point is None:
-            fresh = replicas(self.wrt)
-        else:
-            fresh = tuple(p.detach().clone() for p in point)
+        fresh = replicas(self.wrt) if point is None else tuple(p.detach().clone() for p in point)
         flags = wanted if wanted is not None else (True,) * len(fresh)
         return tuple(t.requires_grad_(flag) for t, flag in zip(fresh, flags, strict=True))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradfuzz.checker.evaluation import Array, Tensors, flat
+from gradfuzz.checker.evaluation import Array, flat
 
 if TYPE_CHECKING:
     from gradfuzz.checker.line import Measurement
@@ -34,16 +34,16 @@ def _of_ratio(ratio: float, count: int) -> str:
     for factor, words in FACTORS.items():
         if abs(ratio - factor) <= SAME_RATIO * factor:
             return f"{words} what it should be"
-    for n, words in ((float(count), f"{count} times what it should be, the number of elements: summed where it should be meaned"),
-                     (1.0 / max(count, 1), f"1/{count} of what it should be, {count} being the number of elements: meaned where it should be summed")):  # fmt: skip
+    summed = f"{count} times what it should be, the number of elements: summed where it should be meaned"
+    meaned = f"1/{count} of what it should be, {count} being the number of elements: meaned where it should be summed"
+    for n, words in ((float(count), summed), (1.0 / max(count, 1), meaned)):
         if count > 1 and abs(ratio - n) <= SAME_RATIO * n:
             return words
     return ""
 
 
-def first_order(run: Run, m: Measurement, v: Tensors, pairs: dict[int, tuple[float, float]]) -> str:
+def first_order(run: Run, m: Measurement, pairs: dict[int, tuple[float, float]]) -> str:
     """Explain wrong gradients by element: pairs of got and want."""
-    del v
     x = flat(m.x)
     wrong = {k: p for k, p in pairs.items() if abs(p[0] - p[1]) > SAME_RATIO * max(abs(p[0]), abs(p[1]))}
     if not wrong:
@@ -62,9 +62,8 @@ def first_order(run: Run, m: Measurement, v: Tensors, pairs: dict[int, tuple[flo
     return " ".join(sentences)
 
 
-def second_order(run: Run, got: Array, want: Array, k: int) -> str:
-    """Explain a wrong second derivative: the first is right, so what is missing is missing from the backward's graph."""
-    del run
+def second_order(got: Array, want: Array, k: int) -> str:
+    """Explain a wrong second derivative whose first is right: something is missing from the backward's graph."""
     with np.errstate(all="ignore"):
         known = np.isfinite(got) & np.isfinite(want)
     if known[k] and got[k] == 0:

@@ -78,9 +78,16 @@ def check(
     with _undisturbed():
         try:
             run = begin(
-                subject, given, order=order, seed=seed, tolerance=tolerance or Tolerance(),
-                undefined=tuple(undefined), stochastic=stochastic, detached=names, nondet_tol=nondet_tol,
-            )  # fmt: skip
+                subject,
+                given,
+                order=order,
+                seed=seed,
+                tolerance=tolerance or Tolerance(),
+                undefined=tuple(undefined),
+                stochastic=stochastic,
+                detached=names,
+                nondet_tol=nondet_tol,
+            )
         except ForwardRaised as refusal:
             return _refused(refusal)
         return _judge(run, wanted)
@@ -114,9 +121,13 @@ def _undisturbed() -> Iterator[None]:
 def _refused(refusal: ForwardRaised) -> Verdict:
     if INTERNAL in str(refusal.error):
         finding = Finding(
-            Symptom.CRASH, "forward", one_line(refusal.error), "a value, or a refusal that names the input", 0,
+            Symptom.CRASH,
+            "forward",
+            one_line(refusal.error),
+            "a value, or a refusal that names the input",
+            0,
             exception=type(refusal.error).__name__,
-        )  # fmt: skip
+        )
         return Verdict(Status.FAIL, (finding,))
     return Verdict(Status.REJECTED, reason=one_line(refusal.error))
 

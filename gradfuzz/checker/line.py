@@ -134,7 +134,7 @@ class Measurement:
 
     def contradicting(self, quantity: Quantity) -> Mask:
         """The elements that contradict and are smooth."""
-        return (self.comparisons[quantity].answers == Answer.CONTRADICTS) & ~self.kinked[quantity]
+        return np.asarray((self.comparisons[quantity].answers == Answer.CONTRADICTS) & ~self.kinked[quantity])
 
     @property
     def agrees(self) -> bool:
@@ -149,9 +149,15 @@ def _dot(a: Array, b: Array) -> float:
 
 
 def sample(
-    context: Context, x: Sequence[torch.Tensor], u: Sequence[torch.Tensor], v: Sequence[torch.Tensor],
-    analytic: First, spec: LadderSpec, *, gradients: bool,
-) -> tuple[Samples, Samples | None]:  # fmt: skip
+    context: Context,
+    x: Sequence[torch.Tensor],
+    u: Sequence[torch.Tensor],
+    v: Sequence[torch.Tensor],
+    analytic: First,
+    spec: LadderSpec,
+    *,
+    gradients: bool,
+) -> tuple[Samples, Samples | None]:
     """Measure F, and G where asked, at the rungs of a ladder along u; a step that raises leaves nan."""
     centre_values = flat(analytic.values)
     centre_gradients = flat(analytic.gradients)
@@ -211,47 +217,87 @@ def _jitter(context: Context, m: Measurement, rng: Rng) -> Jitter:
 
 def _compare(m: Measurement, values: Samples, gradients: Samples | None) -> None:
     """Compare on one ladder; an element that agreed on an earlier one stays so."""
-    context = m.context
-    v, u = flat(m.v), flat(m.u)
-    outputs, inputs = segments(m.v), segments(m.x)
+    count_v, count_u = flat(m.v).size, flat(m.u).size
     zero = np.zeros
-    jitter = m.jitter or Jitter(zero(len(v)), zero(len(u)), zero(len(v)), zero(len(u)))
-    eps, (rtol, atol, _) = context.eps, context.tolerance
+    jitter = m.jitter or Jitter(zero(count_v), zero(count_u), zero(count_v), zero(count_u))
     with np.errstate(all="ignore"):
-        largest_x = float(np.nanmax(np.where(np.isfinite(flat(m.x)), np.abs(flat(m.x)), 0.0), initial=0.0))
-        largest_v = float(np.abs(v).max(initial=0.0))
-        natural = np.maximum(numeric.largest_share(values.largest, outputs), largest_x)
-        moving = numeric.central(values, noise=jitter.values, eps=eps)
+        x = np.abs(flat(m.x))
+        largest_x = float(x.max(initial=0.0, where=np.isfinite(x)))
+        # What rounding inside the function is relative to: its values, or the inputs it computes them from.
+        natural = np.maximum(numeric.largest_share(values.largest, segments(m.v)), largest_x)
+        _compare_slope(m, values, jitter, natural)
+        if isinstance(m.analytic, Second) and gradients is not None:
+            _compare_jacobian(m, values, jitter, natural)
+            _compare_hessian(m, gradients, jitter, natural)
 
-        g = flat(m.analytic.gradients)
-        kept_g, kept_v = u != 0, v != 0
-        absolute = float(np.abs(g[kept_g] * u[kept_g]).sum() + np.abs(v[kept_v] * moving.value[kept_v]).sum())
-        line = values.dot(v)
-        line_noise = np.array([float(np.abs(v[kept_v]) @ jitter.values[kept_v])])
-        slope = numeric.central(line, noise=line_noise, eps=eps)
-        rounding = eps * float(np.abs(v[kept_v]) @ values.largest[kept_v])
-    absolute = absolute if np.isfinite(absolute) else 0.0
-    _add(m, Quantity.SLOPE, line, slope, numeric.not_smooth(line, noise=line_noise + rounding, eps=eps), numeric.compare(
-        m.analytic_of(Quantity.SLOPE), slope, (slice(0, 1),),
-        jitter=np.array([float(np.abs(u[kept_g]) @ jitter.gradients[kept_g])]),
-        natural=np.array([float(np.abs(v[kept_v]) @ natural[kept_v])]),
-        least_scale=np.array([numeric.SMALLEST_SHARE * absolute]), eps=eps, rtol=rtol, atol=atol,
-    ))  # fmt: skip
-    if not isinstance(m.analytic, Second) or gradients is None:
-        return
-    _add(m, Quantity.JACOBIAN, values, moving, numeric.not_smooth(values, noise=jitter.values, eps=eps), numeric.compare(
-        flat(m.analytic.jacobian_u), moving, outputs, jitter=jitter.jacobian_u, natural=natural,
-        least_scale=np.zeros(len(v)), eps=eps, rtol=rtol, atol=atol,
-    ))  # fmt: skip
-    turning = numeric.central(gradients, noise=jitter.gradients, eps=eps)
-    with np.errstate(all="ignore"):
-        s = np.maximum(scales(m.x), np.finfo(np.float64).tiny)
-        scale_g = numeric.SMALLEST_SHARE * numeric.largest_share(g, inputs)
-        natural_h = float(natural.max(initial=0.0)) * largest_v / s
-    _add(m, Quantity.HESSIAN, gradients, turning, numeric.not_smooth(gradients, noise=jitter.gradients, eps=eps), numeric.compare(
-        flat(m.analytic.hessian_u), turning, inputs, jitter=jitter.hessian_u, natural=natural_h,
-        least_scale=scale_g, eps=eps, rtol=rtol, atol=atol,
-    ))  # fmt: skip
+
+def _compare_slope(m: Measurement, values: Samples, jitter: Jitter, natural: Array) -> None:
+    """<G, u> against the difference quotient of <v, F>."""
+    context = m.context
+    v, u, g = flat(m.v), flat(m.u), flat(m.analytic.gradients)
+    kept_u, kept_v = u != 0, v != 0
+    weights = np.abs(v[kept_v])
+    line = values.dot(v)
+    noise = np.array([float(weights @ jitter.values[kept_v])])
+    estimate = numeric.central(line, noise=noise, eps=context.eps)
+    moving = numeric.central(values, noise=jitter.values, eps=context.eps).value
+    # What the two inner products add up to before their terms cancel.
+    absolute = float(np.abs(g[kept_u] * u[kept_u]).sum() + np.abs(v[kept_v] * moving[kept_v]).sum())
+    least = numeric.SMALLEST_SHARE * absolute if np.isfinite(absolute) else 0.0
+    comparison = numeric.compare(
+        m.analytic_of(Quantity.SLOPE),
+        estimate,
+        (slice(0, 1),),
+        jitter=np.array([float(np.abs(u[kept_u]) @ jitter.gradients[kept_u])]),
+        natural=np.array([float(weights @ natural[kept_v])]),
+        least_scale=np.array([least]),
+        eps=context.eps,
+        rtol=context.tolerance.rtol,
+        atol=context.tolerance.atol,
+    )
+    summing = context.eps * float(weights @ values.largest[kept_v])
+    kinked = numeric.not_smooth(line, noise=noise + summing, eps=context.eps)
+    _add(m, Quantity.SLOPE, line, estimate, kinked, comparison)
+
+
+def _compare_jacobian(m: Measurement, values: Samples, jitter: Jitter, natural: Array) -> None:
+    """d<G, u>/dv against the difference quotient of F, by output element."""
+    context = m.context
+    estimate = numeric.central(values, noise=jitter.values, eps=context.eps)
+    comparison = numeric.compare(
+        m.analytic_of(Quantity.JACOBIAN),
+        estimate,
+        segments(m.v),
+        jitter=jitter.jacobian_u,
+        natural=natural,
+        least_scale=np.zeros(len(natural)),
+        eps=context.eps,
+        rtol=context.tolerance.rtol,
+        atol=context.tolerance.atol,
+    )
+    kinked = numeric.not_smooth(values, noise=jitter.values, eps=context.eps)
+    _add(m, Quantity.JACOBIAN, values, estimate, kinked, comparison)
+
+
+def _compare_hessian(m: Measurement, gradients: Samples, jitter: Jitter, natural: Array) -> None:
+    """d<G, u>/dx against the difference quotient of G, by input element; the Hessian of <v, F> is symmetric."""
+    context = m.context
+    parts = segments(m.x)
+    s = np.maximum(scales(m.x), np.finfo(np.float64).tiny)
+    estimate = numeric.central(gradients, noise=jitter.gradients, eps=context.eps)
+    comparison = numeric.compare(
+        m.analytic_of(Quantity.HESSIAN),
+        estimate,
+        parts,
+        jitter=jitter.hessian_u,
+        natural=float(natural.max(initial=0.0)) * float(np.abs(flat(m.v)).max(initial=0.0)) / s,
+        least_scale=numeric.SMALLEST_SHARE * numeric.largest_share(flat(m.analytic.gradients), parts),
+        eps=context.eps,
+        rtol=context.tolerance.rtol,
+        atol=context.tolerance.atol,
+    )
+    kinked = numeric.not_smooth(gradients, noise=jitter.gradients, eps=context.eps)
+    _add(m, Quantity.HESSIAN, gradients, estimate, kinked, comparison)
 
 
 def _add(
@@ -294,9 +340,15 @@ def _excluded(m: Measurement, quantity: Quantity) -> Mask:
 
 
 def measure(
-    context: Context, x: Tensors, u: Tensors, v: Tensors, rng: Rng,
-    *, first: LadderSpec = numeric.SCREEN, analytic: First | None = None,
-) -> Measurement:  # fmt: skip
+    context: Context,
+    x: Tensors,
+    u: Tensors,
+    v: Tensors,
+    rng: Rng,
+    *,
+    first: LadderSpec = numeric.SCREEN,
+    analytic: First | None = None,
+) -> Measurement:
     """Compare analytic with numeric derivatives at x along u: a first ladder, and others where it did not decide.
 
     Raises:

@@ -124,16 +124,20 @@ def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
         shown = [c for c, w in columns if w is v]
         name, element = element_of(run.context.subject.wrt, run.subject.names, column.index)
         all_detached = not any(run.base.with_graph)
-        text = explain.first_order(
-            run, m, v, {c.index: (float(c.analytic[0]), float(c.estimate.value[0])) for c in shown}
-        )
+        pairs = {c.index: (float(c.analytic[0]), float(c.estimate.value[0])) for c in shown}
+        text = explain.first_order(run, m, pairs)
         if all_detached:
             text = "no output carries a graph"
         return Finding(
-            Symptom.DETACHED if all_detached else Symptom.WRONG_GRADIENT, name,
-            *against(float(column.analytic[0]), float(column.estimate.value[0]), float(column.estimate.error[0])), 1, "rev", element,
-            _place(decision, text), mismatch=float(column.mismatch[0]),
-        )  # fmt: skip
+            Symptom.DETACHED if all_detached else Symptom.WRONG_GRADIENT,
+            name,
+            *against(float(column.analytic[0]), float(column.estimate.value[0]), float(column.estimate.error[0])),
+            1,
+            "rev",
+            element,
+            _place(decision, text),
+            mismatch=float(column.mismatch[0]),
+        )
     if decision.outcome is Outcome.WRONG_AT_KINK or Quantity.JACOBIAN not in m.comparisons:
         return _along_direction(run, decision, Quantity.SLOPE, Symptom.WRONG_GRADIENT, 1, "rev")
     detached = isinstance(m.analytic, Second) and not flat(m.analytic.jacobian_u).any()
@@ -167,9 +171,16 @@ def _along_direction(
     else:
         where, element = _worst_input(run, m), ""
     return Finding(
-        symptom, where, got, f"{want} (along a direction)", order, mode, element,
-        _place(decision, ""), mismatch=float(score[k]),
-    )  # fmt: skip
+        symptom,
+        where,
+        got,
+        f"{want} (along a direction)",
+        order,
+        mode,
+        element,
+        _place(decision, ""),
+        mismatch=float(score[k]),
+    )
 
 
 def _worst_input(run: Run, m: Measurement) -> str:
@@ -221,8 +232,15 @@ def second_order(run: Run, bench: Bench, decision: Decision) -> Finding:
     other_name, other = element_of(wrt, names, column.index)
     by = "" if (other_name, other) == (name, element) else f"differentiated again by {other_name}, element {other}"
     got, want = against(float(column.analytic[k]), float(column.estimate.value[k]), float(column.estimate.error[k]))
-    text = explain.second_order(run, column.analytic, column.estimate.value, k)
+    text = explain.second_order(column.analytic, column.estimate.value, k)
     return Finding(
-        Symptom.WRONG_SECOND_DERIVATIVE, name, got, want, 2, "rev-rev",
-        element, "; ".join(part for part in (_place(decision, text), by) if part), mismatch=float(column.mismatch[k]),
-    )  # fmt: skip
+        Symptom.WRONG_SECOND_DERIVATIVE,
+        name,
+        got,
+        want,
+        2,
+        "rev-rev",
+        element,
+        "; ".join(part for part in (_place(decision, text), by) if part),
+        mismatch=float(column.mismatch[k]),
+    )

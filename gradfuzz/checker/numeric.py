@@ -24,7 +24,7 @@ class LadderSpec(NamedTuple):
     @property
     def steps(self) -> Array:
         """The step sizes, largest first."""
-        return self.first / self.ratio ** np.arange(self.rungs)
+        return np.asarray(self.first / self.ratio ** np.arange(self.rungs))
 
 
 # The screen: nearly every case is right, and on smooth functions three rungs from a hundredth of the inputs'
@@ -85,7 +85,7 @@ class Samples:
     def largest(self) -> Array:
         """The largest magnitude of each element over the ladder, nan and inf left out."""
         stack = np.abs(np.vstack([self.centre[None], self.plus, self.minus]))
-        return np.where(np.isfinite(stack), stack, 0.0).max(axis=0)
+        return np.asarray(np.where(np.isfinite(stack), stack, 0.0).max(axis=0))
 
     def dot(self, weights: Array) -> Samples:
         """The samples of <weights, V>, a single element."""

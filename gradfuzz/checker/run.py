@@ -63,7 +63,8 @@ class GlobalState:
             torch.set_num_threads(self.threads)
         if torch.are_deterministic_algorithms_enabled() != self.deterministic:
             torch.use_deterministic_algorithms(self.deterministic)
-        torch.autograd.set_detect_anomaly(self.anomaly) if torch.is_anomaly_enabled() != self.anomaly else None
+        if torch.is_anomaly_enabled() != self.anomaly:
+            torch.autograd.set_detect_anomaly(self.anomaly)
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -238,9 +239,9 @@ def begin(
     except BackwardRaised as error:
         base.error = error
     base.state_after = GlobalState.now()
-    base.state_before.restore() if base.state_before is not None else None
-    run = Run(subject, order, seed, given, v, base, **declared)
-    return run
+    if base.state_before is not None:
+        base.state_before.restore()
+    return Run(subject, order, seed, given, v, base, **declared)
 
 
 def _written(base: Base, stage: str, before: Tensors, after: Tensors, names: Sequence[str]) -> None:

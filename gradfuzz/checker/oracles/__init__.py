@@ -56,11 +56,14 @@ ORACLES: tuple[Oracle, ...] = (
     _oracle(aliasing_is_irrelevant, Symptom.ALIASING),
     _oracle(
         derivatives_agree,
-        Symptom.WRONG_GRADIENT, Symptom.WRONG_SECOND_DERIVATIVE, Symptom.DETACHED, Symptom.NONFINITE,
+        Symptom.WRONG_GRADIENT,
+        Symptom.WRONG_SECOND_DERIVATIVE,
+        Symptom.DETACHED,
+        Symptom.NONFINITE,
     ),
     _oracle(forward_mode_agrees, Symptom.FORWARD_MODE),
     _oracle(batched_is_the_loop, Symptom.BATCHED),
     _oracle(precision_is_kept, Symptom.PRECISION),
-)  # fmt: skip
+)
 
 __all__ = ["ORACLES", "Oracle"]

@@ -49,10 +49,13 @@ def batched_is_the_loop(run: Run) -> Iterator[Finding]:
     for i in range(BATCH_SIZE):
         found = list(
             compare_gradients(
-                run, Symptom.BATCHED, loop[i], lambda i=i: tuple(f[i].detach() for f in full),  # type: ignore[misc]
+                run,
+                Symptom.BATCHED,
+                loop[i],
+                lambda i=i: tuple(f[i].detach() for f in full),  # type: ignore[misc]
                 explanation=f"in entry {i} of a batch of {BATCH_SIZE} grad_outputs; alone it gives another gradient",
             )
-        )  # fmt: skip
+        )
         yield from found
         if found:
             return

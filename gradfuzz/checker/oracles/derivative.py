@@ -90,7 +90,11 @@ def _without_graph(run: Run, first: Measurement) -> Iterator[Finding]:
         values = flat((grad,))
         if np.isfinite(values).all() and values.any():
             yield Finding(
-                Symptom.DETACHED, name, "a gradient without a graph", "a gradient that can be differentiated",
-                2, "rev-rev",
+                Symptom.DETACHED,
+                name,
+                "a gradient without a graph",
+                "a gradient that can be differentiated",
+                2,
+                "rev-rev",
                 explanation="the backward computes it where autograd does not record (detach, no_grad, .data or numpy)",
-            )  # fmt: skip
+            )

@@ -31,10 +31,13 @@ def mask_is_irrelevant(run: Run) -> Iterator[Finding]:
 
         found = list(
             compare_gradients(
-                run, Symptom.REQUIRES_GRAD_MASK, everything, alone,
+                run,
+                Symptom.REQUIRES_GRAD_MASK,
+                everything,
+                alone,
                 explanation=f"when {run.subject.names[i]} alone asks for a gradient; another value when all do",
             )
-        )  # fmt: skip
+        )
         yield from found
         if found:
             return
@@ -51,34 +54,39 @@ def aliasing_is_irrelevant(run: Run) -> Iterator[Finding]:
         for j in range(i + 1, len(wrt))
         if wrt[i].shape == wrt[j].shape and wrt[i].dtype == wrt[j].dtype
     ]
-    for i, j in pairs[:1]:
-        point = list(run.subject.point)
-        point[j] = point[i].clone()
-        v = run.v
+    if not pairs:
+        return
+    i, j = pairs[0]
+    point = list(run.subject.point)
+    point[j] = point[i].clone()
+    try:
+        want = _apart(run, point, i, j)
+    except (ForwardRaised, BackwardRaised):
+        return  # equal arguments may lie outside the domain
+    if flat(want).size:
+        yield from compare_gradients(
+            run,
+            Symptom.ALIASING,
+            want,
+            lambda: _together(run, point, i, j),
+            explanation=f"{run.subject.names[i]} and {run.subject.names[j]} are one tensor; "
+            "two equal tensors give another sum of gradients",
+        )
 
-        def apart(i: int = i, j: int = j, point: list[torch.Tensor] = point) -> Tensors:
-            grads = list(run.subject.gradient(tuple(point), v).gradients)
-            grads[i] = grads[i] + grads[j]
-            grads[j] = grads[i]
-            return tuple(grads)
 
-        def together(i: int = i, j: int = j, point: list[torch.Tensor] = point) -> Tensors:
-            leaves = list(run.subject.leaves(tuple(point)))
-            leaves[j] = leaves[i]
-            outputs = run.subject.apply(run.subject.arguments(leaves))
-            distinct = [leaf for k, leaf in enumerate(leaves) if k != j]
-            grads = iter(materialize(backward(outputs, distinct, v), distinct))
-            result = [leaf if k == j else next(grads) for k, leaf in enumerate(leaves)]
-            result[j] = result[i]
-            return tuple(result)
+def _apart(run: Run, point: list[torch.Tensor], i: int, j: int) -> Tensors:
+    """Give the gradients with two equal tensors for i and j, their sum in both places."""
+    grads = list(run.subject.gradient(point, run.v).gradients)
+    grads[i] = grads[j] = grads[i] + grads[j]
+    return tuple(grads)
 
-        try:
-            want = apart()
-        except (ForwardRaised, BackwardRaised):
-            return  # equal arguments may lie outside the domain
-        if flat(want).size:
-            yield from compare_gradients(
-                run, Symptom.ALIASING, want, together,
-                explanation=f"{run.subject.names[i]} and {run.subject.names[j]} are one tensor; "
-                "two equal tensors give another sum of gradients",
-            )  # fmt: skip
+
+def _together(run: Run, point: list[torch.Tensor], i: int, j: int) -> Tensors:
+    """Give the gradients with one tensor for both i and j, its gradient in both places."""
+    leaves = list(run.subject.leaves(point))
+    leaves[j] = leaves[i]
+    outputs = run.subject.apply(run.subject.arguments(leaves))
+    distinct = [leaf for k, leaf in enumerate(leaves) if k != j]
+    grads = list(materialize(backward(outputs, distinct, run.v), distinct))
+    grads.insert(j, grads[i])
+    return tuple(grads)

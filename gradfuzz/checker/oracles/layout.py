@@ -39,10 +39,13 @@ def layout_is_irrelevant(run: Run) -> Iterator[Finding]:
     if not run.subject.ordinary and not run.subject.random:
         found = list(
             compare_gradients(
-                run, Symptom.LAYOUT_DEPENDENT, run.gradients_at(run.subject.point), lambda: want,
+                run,
+                Symptom.LAYOUT_DEPENDENT,
+                run.gradients_at(run.subject.point),
+                lambda: want,
                 explanation="with the inputs' own strides; contiguous copies of them give another gradient",
             )
-        )  # fmt: skip
+        )
         yield from found
         if found:
             return
@@ -52,11 +55,13 @@ def layout_is_irrelevant(run: Run) -> Iterator[Finding]:
     for name, change in changes:
         found = list(
             compare_gradients(
-                run, Symptom.LAYOUT_DEPENDENT, contiguous,
+                run,
+                Symptom.LAYOUT_DEPENDENT,
+                contiguous,
                 lambda change=change: _relaid_input(run, change),  # type: ignore[misc]
                 explanation=f"with inputs that are {name}; contiguous ones give another gradient",
             )
-        )  # fmt: skip
+        )
         yield from found
         if found:
             return
@@ -86,12 +91,14 @@ def _grad_outputs(run: Run, contiguous: Tensors) -> Iterator[Finding]:
     for name, v, want in variants:
         found = list(
             compare_gradients(
-                run, Symptom.LAYOUT_DEPENDENT, want,
+                run,
+                Symptom.LAYOUT_DEPENDENT,
+                want,
                 lambda v=v: materialize(backward(outputs, leaves, v, retain_graph=True), leaves),  # type: ignore[misc]
                 where="grad_output",
                 explanation=f"with a grad_output that is {name} where a contiguous one gives another gradient",
             )
-        )  # fmt: skip
+        )
         yield from found
         if found:
             return

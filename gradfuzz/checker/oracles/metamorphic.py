@@ -46,9 +46,14 @@ def beyond(got: Array, want: Array, allowed: Array | float) -> Array:
 
 
 def compare_gradients(
-    run: Run, symptom: Symptom, want: Tensors, other: Callable[[], Tensors], *,
-    where: str = "", explanation: str,
-) -> Iterator[Finding]:  # fmt: skip
+    run: Run,
+    symptom: Symptom,
+    want: Tensors,
+    other: Callable[[], Tensors],
+    *,
+    where: str = "",
+    explanation: str,
+) -> Iterator[Finding]:
     """Yield a finding where `other` raises in backward or differs from `want`; a refusal of forward is none."""
     try:
         got = flat(other())
@@ -56,9 +61,15 @@ def compare_gradients(
         return
     except BackwardRaised as error:
         yield Finding(
-            symptom, where or "backward", one_line(error.error), "the same gradients", 1, "rev",
-            explanation=explanation, exception=type(error.error).__name__,
-        )  # fmt: skip
+            symptom,
+            where or "backward",
+            one_line(error.error),
+            "the same gradients",
+            1,
+            "rev",
+            explanation=explanation,
+            exception=type(error.error).__name__,
+        )
         return
     reference = flat(want)
     if got.shape != reference.shape:
@@ -70,6 +81,11 @@ def compare_gradients(
         k = int(np.nan_to_num(np.abs(np.where(differs, got - reference, 0.0)), nan=np.inf).argmax())
     name, element = element_of(run.subject.wrt, run.subject.names, k)
     yield Finding(
-        symptom, where or name, *apart(float(got[k]), float(reference[k])), 1, "rev",
-        element if not where else "", explanation if not where else f"{explanation}; seen at {name}, element {element}",
-    )  # fmt: skip
+        symptom,
+        where or name,
+        *apart(float(got[k]), float(reference[k])),
+        1,
+        "rev",
+        element if not where else "",
+        explanation if not where else f"{explanation}; seen at {name}, element {element}",
+    )

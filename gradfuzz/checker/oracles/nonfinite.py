@@ -71,9 +71,15 @@ def _look(run: Run, bench: Bench, bad: Array, analytic: Array, order: int) -> It
         want = limits[0]
         assert want is not None  # none of them is
         yield Finding(
-            Symptom.NONFINITE, name, f"{analytic[k]}", want, order, "rev" if order == 1 else "rev-rev", element,
+            Symptom.NONFINITE,
+            name,
+            f"{analytic[k]}",
+            want,
+            order,
+            "rev" if order == 1 else "rev-rev",
+            element,
             explanation="the function is finite here and its slopes converge",
-        )  # fmt: skip
+        )
         return
 
 

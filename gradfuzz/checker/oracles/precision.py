@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradfuzz.checker.direction import Rng, generic, scales, signs_and_sizes
+from gradfuzz.checker.direction import Mask, Rng, generic, scales, signs_and_sizes
 from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Subject, Tensors, flat, unflat
 from gradfuzz.checker.naming import element_of
 from gradfuzz.checker.run import DOUBLES, FLATNESS, PRECISION, Run
@@ -65,10 +65,15 @@ def _flat_in_double(run: Run) -> Iterator[Finding]:
     k = int(np.flatnonzero(stuck)[0])
     name, element = element_of(subject.wrt, subject.names, k)
     yield Finding(
-        Symptom.PRECISION, name, f"{first[k]:.6g}, the same for inputs a million roundings apart",
-        "a gradient computed in double", 1, "rev", element,
+        Symptom.PRECISION,
+        name,
+        f"{first[k]:.6g}, the same for inputs a million roundings apart",
+        "a gradient computed in double",
+        1,
+        "rev",
+        element,
         explanation="the backward passes through a lower dtype (float32 or less) on its way",
-    )  # fmt: skip
+    )
 
 
 def _relative(low: Array, double: Array) -> Array:
@@ -92,9 +97,15 @@ def _biased(run: Run) -> Iterator[Finding]:
     name, element = element_of(run.subject.wrt, run.subject.names, k)
     dtype = str(run.subject.wrt[0].dtype).removeprefix("torch.")
     yield Finding(
-        Symptom.PRECISION, name, f"{low[k]:.6g} in {dtype}", f"{double[k]:.6g}, as in double", 1, "rev", element,
+        Symptom.PRECISION,
+        name,
+        f"{low[k]:.6g} in {dtype}",
+        f"{double[k]:.6g}, as in double",
+        1,
+        "rev",
+        element,
         explanation="off in the same direction at every point nearby, which rounding is not",
-    )  # fmt: skip
+    )
 
 
 def _pair(run: Run, point: Tensors, v: Tensors) -> tuple[Array, Array]:
@@ -105,7 +116,7 @@ def _pair(run: Run, point: Tensors, v: Tensors) -> tuple[Array, Array]:
     return low, flat(double_subject.gradient(up, weights).gradients)
 
 
-def _bias(run: Run, rng: Rng) -> Array | None:
+def _bias(run: Run, rng: Rng) -> Mask | None:
     """Tell by element whether low precision is off to one side at every one of several points."""
     width = min(t.dtype.itemsize // (2 if t.dtype.is_complex else 1) for t in run.subject.wrt)
     points = POINTS.get(width, POINTS[2])

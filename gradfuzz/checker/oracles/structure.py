@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradfuzz.checker.direction import direction
-from gradfuzz.checker.evaluation import BackwardRaised, flat, materialize
+from gradfuzz.checker.direction import Mask, direction
+from gradfuzz.checker.evaluation import Array, BackwardRaised, flat, materialize
 from gradfuzz.checker.naming import element_of, one_line
 from gradfuzz.checker.run import DIRECTIONS, Run, base_second
 from gradfuzz.checker.verdict import Finding, Symptom
@@ -66,9 +66,14 @@ def memory_is_kept(run: Run) -> Iterator[Finding]:
     for stage, name in run.base.written:
         order = 0 if stage == "forward" else 1
         yield Finding(
-            Symptom.MUTATION, name, f"written to by {stage}", "unchanged memory", order, "" if order == 0 else "rev",
+            Symptom.MUTATION,
+            name,
+            f"written to by {stage}",
+            "unchanged memory",
+            order,
+            "" if order == 0 else "rev",
             explanation="whoever else holds this tensor sees the change; work on a copy",
-        )  # fmt: skip
+        )
 
 
 def state_is_kept(run: Run) -> Iterator[Finding]:
@@ -89,7 +94,8 @@ def calls_repeat(run: Run) -> Iterator[Finding]:
     if run.stochastic or run.base.grads is None or run.base.again is None:
         return
     first = flat(run.base.gradients)
-    for again, what in ((materialize(run.base.again, run.base.leaves), "the same graph differentiated again"), (None, "the same call made again")):  # fmt: skip
+    same_graph = materialize(run.base.again, run.base.leaves)
+    for again, what in ((same_graph, "the same graph differentiated again"), (None, "the same call made again")):
         if again is None:
             again = run.subject.gradient(None, run.v).gradients
             if not run.subject.random and not _close(run, flat(run.subject.value()), flat(run.base.outputs)).all():
@@ -105,14 +111,14 @@ def calls_repeat(run: Run) -> Iterator[Finding]:
             return
 
 
-def _close(run: Run, a: np.ndarray, b: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _close(run: Run, a: Array, b: Array) -> Mask:
     with np.errstate(all="ignore"):
         scale = np.abs(np.where(np.isfinite(b), b, 0.0)).max(initial=0.0)
         near = np.abs(a - b) <= REPEAT_ROUNDINGS * run.eps * scale + run.nondet_tol
-    return near | (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.asarray(near | (a == b) | (np.isnan(a) & np.isnan(b)))
 
 
-def locate(run: Run, suspects: np.ndarray, index: int | None = None) -> tuple[str, str, int]:  # type: ignore[type-arg]
+def locate(run: Run, suspects: Mask, index: int | None = None) -> tuple[str, str, int]:
     """Name the input and the element of the first suspect in a flat vector of gradients."""
     k = int(np.flatnonzero(suspects)[0]) if index is None else index
     return (*element_of(run.subject.wrt, run.subject.names, k), k)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from gradfuzz.checker.direction import direction
-from gradfuzz.checker.evaluation import BackwardRaised, Tensors, backward, flat, materialize
+from gradfuzz.checker.evaluation import Array, BackwardRaised, Tensors, backward, flat, materialize
 from gradfuzz.checker.naming import one_line
 from gradfuzz.checker.oracles.structure import locate
 from gradfuzz.checker.run import DIRECTIONS, Run
@@ -51,10 +51,15 @@ def _first_order(run: Run, mask: tuple[int, ...], where: str) -> Iterator[Findin
         got = materialize(backward(_undefine(outputs, mask), leaves, run.v), leaves)
     except BackwardRaised as error:
         yield Finding(
-            Symptom.UNDEFINED_GRADIENT, where, one_line(error.error), "the gradients that zeros give", 1, "rev",
+            Symptom.UNDEFINED_GRADIENT,
+            where,
+            one_line(error.error),
+            "the gradients that zeros give",
+            1,
+            "rev",
             exception=type(error.error).__name__,
             explanation="backward is handed None for an output nobody used; treat it as zeros",
-        )  # fmt: skip
+        )
         return
     yield from _differ(run, flat(got), flat(want), where, 1, "rev")
 
@@ -71,10 +76,15 @@ def _second_order(run: Run) -> Iterator[Finding]:
             got = _double(run, u, i, undefined=True)
         except BackwardRaised as error:
             yield Finding(
-                Symptom.UNDEFINED_GRADIENT, f"gradient of {name}", one_line(error.error),
-                "the second derivatives that zeros give", 2, "rev-rev", exception=type(error.error).__name__,
+                Symptom.UNDEFINED_GRADIENT,
+                f"gradient of {name}",
+                one_line(error.error),
+                "the second derivatives that zeros give",
+                2,
+                "rev-rev",
+                exception=type(error.error).__name__,
                 explanation="double backward is handed None for a gradient nobody used; treat it as zeros",
-            )  # fmt: skip
+            )
             return
         found = list(_differ(run, got, want, f"gradient of {name}", 2, "rev-rev"))
         yield from found
@@ -82,7 +92,7 @@ def _second_order(run: Run) -> Iterator[Finding]:
             return
 
 
-def _double(run: Run, u: Tensors, unused: int, *, undefined: bool) -> np.ndarray:  # type: ignore[type-arg]
+def _double(run: Run, u: Tensors, unused: int, *, undefined: bool) -> Array:
     v = tuple(t.detach().clone().requires_grad_() for t in run.v)
     first = run.subject.gradient(None, v, create_graph=True)
     grads = [(g, d) for g, d in zip(first.grads, u, strict=True)]
@@ -103,7 +113,7 @@ def _double(run: Run, u: Tensors, unused: int, *, undefined: bool) -> np.ndarray
     return flat(materialize(result, targets))
 
 
-def _differ(run: Run, got: np.ndarray, want: np.ndarray, where: str, order: int, mode: str) -> Iterator[Finding]:  # type: ignore[type-arg]
+def _differ(run: Run, got: Array, want: Array, where: str, order: int, mode: str) -> Iterator[Finding]:
     """Compare where both are finite: zero times an infinite Jacobian is nan and proves nothing."""
     with np.errstate(all="ignore"):
         scale = np.abs(np.where(np.isfinite(want), want, 0.0)).max(initial=0.0)
@@ -114,6 +124,11 @@ def _differ(run: Run, got: np.ndarray, want: np.ndarray, where: str, order: int,
     inputs = sum(flat((t,)).size for t in run.subject.wrt)
     place = locate(run, differs, k)[:2] if k < inputs else ("the grad_outputs", "")
     yield Finding(
-        Symptom.UNDEFINED_GRADIENT, where, f"{got[k]:.6g}", f"{want[k]:.6g}, as with zeros", order, mode,
+        Symptom.UNDEFINED_GRADIENT,
+        where,
+        f"{got[k]:.6g}",
+        f"{want[k]:.6g}, as with zeros",
+        order,
+        mode,
         explanation=f"seen at {place[0]}" + (f", element {place[1]}" if place[1] else ""),
-    )  # fmt: skip
+    )

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from gradfuzz.checker.evaluation import Array, ForwardRaised, flat, unflat
-from gradfuzz.checker.naming import element_of
 from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS
+from gradfuzz.checker.naming import element_of
 from gradfuzz.checker.oracles.metamorphic import NOISE_FACTOR, ROUNDINGS, beyond
 from gradfuzz.checker.run import JITTER, Run
 from gradfuzz.checker.verdict import Finding, Symptom
@@ -35,9 +35,14 @@ def value_is_the_same_without_gradients(run: Run) -> Iterator[Finding]:
         outputs = run.base.outputs
         name, element = element_of(outputs, [f"output {i}" for i in range(len(outputs))], k)
         yield Finding(
-            Symptom.VALUE_CHANGES, name, f"{got[k]:.6g} without gradients", f"{want[k]:.6g}, as with gradients", 0,
-            "", element,
-        )  # fmt: skip
+            Symptom.VALUE_CHANGES,
+            name,
+            f"{got[k]:.6g} without gradients",
+            f"{want[k]:.6g}, as with gradients",
+            0,
+            "",
+            element,
+        )
 
 
 def _largest(values: Array) -> float:
