@@ -127,7 +127,7 @@ def views(draw, storages):
         tuple(stride),
         offset,
         conj=storage.dtype in COMPLEX and draw(st.booleans()),
-        neg=floating and draw(st.booleans()),
+        neg=floating and storage.dtype != "complex32" and draw(st.booleans()),  # torch cannot read conj with neg there
         requires_grad=floating and draw(st.booleans()),
         leaf=draw(st.booleans()),
     )
