@@ -9,19 +9,19 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from gradfuzz.campaign import server
 
 if TYPE_CHECKING:
     from benchmarks.bridge import Entry, Which
+    from gradfuzz.campaign import Finding
 
 # Starting a process, a last shrink and the replay of what was found come on top of a campaign's own seconds.
 GRACE_SECONDS = 40.0
 
-# One thread: a case is too small for more. No plugins: Hypothesis' plugin for torch reseeds torch's generator.
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HYPOTHESIS_NO_PLUGINS": "1"}
-
 # Imported once by the server that trials are forked from: torch alone takes seconds.
-PRELOAD = ["torch", "hypothesis", "gradfuzz.campaign.run", "gradfuzz.corpus.replay", "benchmarks.bridge"]
+PRELOAD = [*server.PRELOAD, "gradfuzz.campaign.run", "gradfuzz.corpus", "benchmarks.bridge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Trial:
 
 def run(folder: Path, name: str, which: Which, *, seconds: float, seed: int) -> Trial:
     """Run the campaign in a new process; a faulty function's ends with its first finding."""
-    for variable, value in ENVIRONMENT.items():
+    for variable, value in server.environment().items():
         os.environ.setdefault(variable, value)
     context = get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
@@ -145,7 +145,7 @@ def _search(
     connection.close()
 
 
-def _sighting(finding: Any, entry: Entry, which: Which) -> Sighting:
+def _sighting(finding: Finding, entry: Entry, which: Which) -> Sighting:
     from benchmarks import bridge
 
     return Sighting(

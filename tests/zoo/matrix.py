@@ -147,8 +147,8 @@ entry(
     "divergence_quotient_upside_down",
     "wrong-gradient",
     {
-        "p": T("*b n", constraint="positive", bounds=(0.05, 4.0)),
-        "q": T("*b n", constraint="positive", bounds=(0.05, 4.0)),
+        "p": T("*b n", bounds=(0.05, 4.0)),
+        "q": T("*b n", bounds=(0.05, 4.0)),
     },
     kullback_leibler(True),
     kullback_leibler(False),

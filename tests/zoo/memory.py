@@ -306,7 +306,7 @@ entry("random_signs_reseed_everybody", "global-state", {"x": T("*s")}, random_si
 
 
 def square_sum(fault: bool):
-    """Backward goes down to one thread to be reproducible, and never up again."""
+    """Backward chooses a number of threads of its own, and leaves everybody with it."""
 
     class SquareSum(Function):
         @staticmethod
@@ -318,7 +318,7 @@ def square_sum(fault: bool):
         def backward(ctx, grad):
             (x,) = ctx.saved_tensors
             if fault:
-                torch.set_num_threads(torch.get_num_threads() % 2 + 1)
+                torch.set_num_threads(torch.get_num_threads() % 8 + 1)
             return grad * 2 * x
 
     return SquareSum.apply

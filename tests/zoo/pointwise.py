@@ -72,7 +72,7 @@ def power(fault: bool):
 entry(
     "power_logarithm_of_exponent",
     "wrong-gradient",
-    {"x": T("*s", constraint="positive", bounds=(0.05, 20.0)), "p": T("*s", bounds=(0.5, 3.0))},
+    {"x": T("*s", bounds=(0.05, 20.0)), "p": T("*s", bounds=(0.5, 3.0))},
     power(True),
     power(False),
 )

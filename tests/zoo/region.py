@@ -156,7 +156,7 @@ def inverse_softplus(fault: bool):
 entry(
     "inverse_softplus_overflow",
     "nonfinite",
-    {"x": T("*s", constraint="positive", bounds=(0.05, 1000.0))},
+    {"x": T("*s", bounds=(0.05, 1000.0))},
     inverse_softplus(True),
     inverse_softplus(False),
 )
