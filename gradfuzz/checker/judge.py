@@ -73,7 +73,8 @@ def check(
         raise CheckError("no input asks for a gradient; call requires_grad_() on a floating or complex tensor")
     sparse = [n for n, t in zip(subject.names, subject.wrt, strict=True) if t.layout is not torch.strided]
     if sparse:
-        raise CheckError(f"{sparse[0]} is sparse; only strided inputs can be judged, pass it dense")
+        layout = next(t.layout for t in subject.wrt if t.layout is not torch.strided)
+        raise CheckError(f"{sparse[0]} has layout {layout}; only strided inputs can be judged, pass it dense")
     names = frozenset(f"input {i}" for i in detached)
     with _undisturbed():
         try:
@@ -135,6 +136,9 @@ def _refused(refusal: ForwardRaised) -> Verdict:
 def _judge(run: Run, wanted: frozenset[Symptom] | None) -> Verdict:
     if not run.base.outputs:
         return Verdict(Status.REJECTED, reason="no output is a floating or complex tensor")
+    for i, o in enumerate(run.base.outputs):
+        if o.layout is not torch.strided:
+            raise CheckError(f"output {i} has layout {o.layout}; call to_dense() on it inside the function")
     values = [o for o in run.base.outputs if o.numel()]
     if values and not any(bool(o.isfinite().any()) for o in values):
         return Verdict(Status.REJECTED, reason="no output is finite: the inputs lie outside the domain")

@@ -221,6 +221,8 @@ def begin(
     base.with_graph = tuple(o.requires_grad for o in outputs)
     base.leaves = leaves
     given = _fit(grad_outputs, outputs)
+    if any(o.layout is not torch.strided for o in outputs):
+        return Run(subject, order, seed, None, base.outputs, base, **declared)
     own = generic(generator(seed, GRAD_OUTPUTS), base.outputs)
     v = own if given is None else tuple(o if g is None else g for g, o in zip(given, own, strict=True))
     handed = tuple(t.detach().clone(memory_format=torch.preserve_format) for t in v)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
-import torch.autograd.forward_ad as fwAD  # noqa: N812  # torch's documentation calls it so
+import torch.autograd.forward_ad as fwAD  # torch's documentation calls it so
 
 from gradfuzz.checker import numeric
-from gradfuzz.checker.direction import direction, generic
-from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Second, Tensors, flat, materialize
-from gradfuzz.checker.line import measure, neighbour
+from gradfuzz.checker.direction import Rng, direction
+from gradfuzz.checker.evaluation import (
+    Array,
+    First,
+    ForwardRaised,
+    Second,
+    Tensors,
+    flat,
+    materialize,
+    segments,
+    unflat,
+)
+from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS, neighbour, sample
 from gradfuzz.checker.naming import against, element_of
 from gradfuzz.checker.numeric import Answer
 from gradfuzz.checker.run import MODES, Run
@@ -47,12 +58,11 @@ def forward_mode_agrees(run: Run) -> Iterator[Finding]:
         got = tangent(run, x, u)
         if got is None:
             return
-        v = generic(rng, run.weights, run.allowed_outputs)
         try:
-            m = measure(run.context, x, u, v, rng)
-        except (ForwardRaised, BackwardRaised):
+            samples, noise = _sampled(run, x, u, rng)
+        except ForwardRaised:
             return
-        finding = _compare(run, m.values, flat(got), m.jitter.values if m.jitter else np.zeros(len(flat(got))), v)
+        finding = _compare(run, samples, flat(got), noise)
         if finding is None:
             return
         found = found or finding
@@ -74,21 +84,59 @@ def _matches_reverse_mode(run: Run) -> bool:
         return bool((np.abs(flat(got) - want) <= 1e3 * run.context.eps * scale).all())
 
 
-def _compare(run: Run, samples: numeric.Samples, got: Array, noise: Array, outputs: Tensors) -> Finding | None:
+def _sampled(run: Run, x: Tensors, u: Tensors, rng: Rng) -> tuple[numeric.Samples, Array]:
+    """Sample F along u on the ladder that decides best, with the jitter of F; no backward takes part."""
+    context = run.context
+    subject = context.subject
+    centre = subject.value(x)
+    values = flat(x)
+    noise = np.zeros(len(flat(centre)))
+    for _ in range(JITTER_DRAWS):
+        factors = 1 + rng.choice((-1.0, 1.0), len(values)) * JITTER_ROUNDINGS * context.eps
+        with np.errstate(all="ignore"), suppress(ForwardRaised):
+            noise = np.fmax(noise, np.abs(flat(subject.value(unflat(values * factors, x))) - flat(centre)))
+    first = First(centre, (None,) * len(x), x)
+    best: numeric.Samples | None = None
+    least = np.inf
+    for spec in (numeric.SCREEN, numeric.WIDE, numeric.FINE):
+        samples, _ = sample(context, x, u, (), first, context.spec(spec), gradients=False)
+        error = numeric.central(samples, noise=noise, eps=context.eps).error
+        if best is None or float(error.max(initial=0.0)) < least:
+            best, least = samples, float(error.max(initial=0.0))
+    assert best is not None
+    return best, noise
+
+
+def _compare(run: Run, samples: numeric.Samples, got: Array, noise: Array) -> Finding | None:
+    """Find the output element whose tangent contradicts the difference quotient most clearly."""
     eps = run.context.eps
+    outputs = run.weights
     estimate = numeric.central(samples, noise=noise, eps=eps)
-    parts = tuple(slice(0, len(got)) for _ in range(1))
     comparison = numeric.compare(
-        got, estimate, parts, jitter=np.zeros(len(got)), natural=samples.largest, least_scale=np.zeros(len(got)),
-        eps=eps, rtol=run.tolerance.rtol, atol=run.tolerance.atol,
-    )  # fmt: skip
+        got,
+        estimate,
+        segments(outputs),
+        jitter=np.zeros(len(got)),
+        natural=samples.largest,
+        least_scale=np.zeros(len(got)),
+        eps=eps,
+        rtol=run.tolerance.rtol,
+        atol=run.tolerance.atol,
+    )
     kinked = numeric.not_smooth(samples, noise=noise, eps=eps)
     wrong = (comparison.answers == Answer.CONTRADICTS) & ~kinked & np.isfinite(samples.centre) & np.isfinite(got)
     if not wrong.any():
         return None
     k = int(np.where(wrong, np.nan_to_num(comparison.mismatch, nan=0.0), -1.0).argmax())
     name, element = element_of(outputs, [f"output {i}" for i in range(len(outputs))], k)
+    shown = against(float(got[k]), float(estimate.value[k]), float(estimate.error[k]))
     return Finding(
-        Symptom.FORWARD_MODE, name, *against(float(got[k]), float(estimate.value[k]), float(estimate.error[k])), 1, "fwd",
-        element, "the tangent is zero" if not got.any() else "", mismatch=float(comparison.mismatch[k]),
-    )  # fmt: skip
+        Symptom.FORWARD_MODE,
+        name,
+        *shown,
+        1,
+        "fwd",
+        element,
+        "the tangent is zero" if not got.any() else "",
+        mismatch=float(comparison.mismatch[k]),
+    )

@@ -26,7 +26,7 @@ def differing(run: Run, got: Array, want: Array) -> Array:
     """The elements of G by which two runs differ beyond rounding, as a mask; nan equals nan."""
     with np.errstate(all="ignore"):
         scale = np.abs(np.where(np.isfinite(want), want, 0.0)).max(initial=0.0)
-        allowed = np.full(len(want), ROUNDINGS * run.eps * scale)
+        allowed = np.full(len(want), ROUNDINGS * run.eps * scale + run.nondet_tol)
         differs = beyond(got, want, allowed)
         if differs.any():
             differs = beyond(got, want, allowed + NOISE_FACTOR * run.gradient_noise() + _natural(run))

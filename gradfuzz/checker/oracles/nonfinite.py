@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from gradfuzz.checker import numeric
-from gradfuzz.checker.direction import direction, generic, unit
+from gradfuzz.checker.direction import Mask, direction, generic, unit
 from gradfuzz.checker.evaluation import Array, BackwardRaised, First, ForwardRaised, Second, Tensors, flat, unflat
 from gradfuzz.checker.line import sample
 from gradfuzz.checker.naming import element_of
@@ -61,7 +61,7 @@ def _in_range(run: Run) -> bool:
     return True
 
 
-def _look(run: Run, bench: Bench, bad: Array, analytic: Array, order: int) -> Iterator[Finding]:
+def _look(run: Run, bench: Bench, bad: Mask, analytic: Array, order: int) -> Iterator[Finding]:
     for k in np.flatnonzero(bad)[:ELEMENTS_LOOKED_AT]:
         # With ones for weights a person can check the number; fresh ones exclude a coincidence.
         limits = [_slopes(run, bench, int(k), order, plain=plain) for plain in (True, False)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradfuzz.checker.direction import Mask, direction
 from gradfuzz.checker.evaluation import Array, BackwardRaised, flat, materialize
-from gradfuzz.checker.naming import element_of, one_line
+from gradfuzz.checker.naming import apart, element_of, one_line
 from gradfuzz.checker.run import DIRECTIONS, Run, base_second
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -105,9 +105,8 @@ def calls_repeat(run: Run) -> Iterator[Finding]:
         differs = ~_close(run, other, first)
         if differs.any():
             name, element, k = locate(run, differs)
-            yield Finding(
-                Symptom.NONDETERMINISTIC, name, f"{other[k]:.6g} ({what})", f"{first[k]:.6g}", 1, "rev", element
-            )
+            got, want = apart(float(other[k]), float(first[k]))
+            yield Finding(Symptom.NONDETERMINISTIC, name, f"{got} ({what})", want, 1, "rev", element)
             return
 
 
