@@ -678,6 +678,15 @@ def test_a_larger_case_of_the_same_defect_is_not_kept(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_mended_defect_stays_beside_a_new_one_of_its_signature(tmp_path):
+    mended = save(reproducer_of(case_of(1.0)), tmp_path)
+    new = save(REPRODUCER, tmp_path, stands=lambda old: False)
+    assert load(new) == REPRODUCER
+    assert set(files(tmp_path)) == {mended, new}
+    smaller = save(reproducer_of(case_of(2.5, 1.0)), tmp_path, stands=lambda old: old == REPRODUCER)
+    assert set(files(tmp_path)) == {mended, smaller}
+
+
 def test_another_defect_of_the_same_target_is_kept_beside(tmp_path):
     other = dataclasses.replace(FINDING, where="input 1")
     paths = {save(REPRODUCER, tmp_path), save(reproducer_of(case_of(1.0), other), tmp_path)}

@@ -251,9 +251,9 @@ def test_replay_leaves_the_random_generator_as_it_was(project):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_thousand_files_load_their_target_once(project):
+def test_many_files_load_their_target_once(project):
     (project / "ops.py").write_text("print('loaded')\n" + RIGHT)
-    for i in range(50):
+    for i in range(20):
         elements = (1.0, *[2.0] * i)
         finding = reproducer_of(elements=elements)
         path = project / "corpus" / f"{i}.json"
@@ -261,7 +261,7 @@ def test_a_thousand_files_load_their_target_once(project):
         path.write_text(dumps(finding))
     code = "from gradfuzz import replay; print([o.status for o in replay()].count('passes'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
-    assert done.stdout.split() == ["loaded", "50"]
+    assert done.stdout.split() == ["loaded", "20"]
 
 
 def environment():

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -131,19 +131,30 @@ def _free_path(folder: Path, reproducer: Reproducer) -> Path:
     raise CorpusError(f"{folder}: every name for {digest} is taken; remove the damaged files")
 
 
-def save(reproducer: Reproducer, root: Path | str) -> Path:
+def save(reproducer: Reproducer, root: Path | str, *, stands: Callable[[Reproducer], bool] | None = None) -> Path:
     """Keep a reproducer under `root` and give the path of the smallest one known of its signature.
 
     A file that stands is never changed: a smaller reproducer is written beside it, with the person's
     `expect` and note of the old one, and only then is the larger one removed.
+
+    Args:
+        reproducer: What to keep.
+        root: The corpus.
+        stands: Whether an older reproducer still shows its defect. One that does not was mended: it stays as it
+            is, and what is new of the same signature is kept beside it. By default all do.
     """
     folder = Path(root) / folder_name(reproducer.target)
     folder.mkdir(parents=True, exist_ok=True)
-    old = _same_defect(reproducer, folder)
-    size = size_of(reproducer)
-    for path, other in sorted(old, key=lambda item: size_of(item[1])):
-        if size_of(other) <= size:
+    digest, size = content_hash(reproducer), size_of(reproducer)
+    old = []
+    for path, other in _same_defect(reproducer, folder):
+        if content_hash(other) == digest:
             return path
+        if stands is None or stands(other):
+            old.append((path, other))
+    smaller = [(size_of(other), path) for path, other in old if size_of(other) < size]
+    if smaller:
+        return min(smaller)[1]
     for _, other in old:
         if other.expect == "fail":
             reproducer = replace(reproducer, expect="fail")
@@ -156,9 +167,8 @@ def save(reproducer: Reproducer, root: Path | str) -> Path:
         write_whole(folder / name, data)
     write_whole(path, text.encode())
     # The order is total, so of several writers at once none removes the smallest.
-    for larger, other in _same_defect(reproducer, folder):
-        if size_of(other) > size:
-            larger.unlink(missing_ok=True)
+    for larger, _ in old:
+        larger.unlink(missing_ok=True)
     return path
 
 
