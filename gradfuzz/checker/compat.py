@@ -116,7 +116,7 @@ def gradcheck(
     manner = Manner(_tolerance(eps, atol, rtol), nondet_tol)
 
     def verdicts() -> Iterator[Verdict]:
-        function = _opened(func, inputs)
+        function, _ = _opened(func, inputs)
         if check_backward_ad:
             yield _judged(function, None, 1, manner, undefined=check_undefined_grad)
         if check_forward_ad:
@@ -187,10 +187,12 @@ def gradgradcheck(
     if check_batched_grad and not check_rev_over_rev:
         raise CheckError("check_batched_grad=True batches the double backward; it needs check_rev_over_rev=True")
     manner = Manner(_tolerance(eps, atol, rtol), nondet_tol)
-    given = (grad_outputs,) if isinstance(grad_outputs, torch.Tensor) else grad_outputs
 
     def verdicts() -> Iterator[Verdict]:
-        function = _opened(func, inputs)
+        function, judged = _opened(func, inputs)
+        given = (grad_outputs,) if isinstance(grad_outputs, torch.Tensor) else grad_outputs
+        if given is not None and len(given) == len(judged):  # else there is one for each output judged
+            given = [g for g, flag in zip(given, judged, strict=True) if flag]
         order = 2 if check_rev_over_rev else 1
         yield _judged(function, given, order, manner, undefined=check_undefined_grad)
         if not _carries_graph(function):
@@ -215,34 +217,33 @@ def _tolerance(eps: float, atol: float, rtol: float) -> Tolerance:
     return Tolerance(rtol, atol, 0.0 if eps == DEFAULT_EPS else eps)
 
 
-def _opened(func: Callable[..., Any], inputs: Inputs) -> Map:
+def _opened(func: Callable[..., Any], inputs: Inputs) -> tuple[Map, tuple[bool, ...]]:
     """Call the function once as it is, and leave out outputs without a graph where others have one.
 
     Such an output was declared not to be differentiable; where no output has a graph, all of them are judged.
+
+    Returns:
+        The function with its arguments, and by output of floating or complex dtype whether it is judged.
 
     Raises:
         CheckError: Nothing can be judged.
         Exception: Whatever the function raises.
     """
     arguments = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
-    check(func, arguments, order=1, oracles=())  # objects to what cannot be judged, and looks for nothing else
     try:
         outputs = Subject(func, arguments).forward()[1]
     except ForwardRaised as refusal:
         raise refusal.error from None
-    sparse = [i for i, o in enumerate(outputs) if o.layout is not torch.strided]
-    if sparse:
-        raise CheckError(
-            f"output {sparse[0]} is {outputs[sparse[0]].layout}; call to_dense() on it inside the function"
-        )
-    if len({o.requires_grad for o in outputs}) < 2:
-        return Map(func, arguments)
+    check(func, arguments, order=1, oracles=())  # objects to what cannot be judged, and looks for nothing else
+    judged = tuple(o.requires_grad for o in outputs)
+    if len(set(judged)) < 2:
+        return Map(func, arguments), (True,) * len(outputs)
 
     def kept(*values: Any) -> Any:
         leaves = [o for o in pytree.tree_leaves(func(*values)) if is_differentiable(o)]
-        return tuple(o for o, first in zip(leaves, outputs, strict=True) if first.requires_grad)
+        return tuple(o for o, flag in zip(leaves, judged, strict=True) if flag)
 
-    return Map(kept, arguments)
+    return Map(kept, arguments), judged
 
 
 def _carries_graph(function: Map) -> bool:

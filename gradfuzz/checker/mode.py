@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
-import torch.autograd.forward_ad as fwAD  # as torch.s documentation calls it
+import torch.autograd.forward_ad as fwAD  # as torch's documentation calls it
 from torch.utils import _pytree as pytree
 
 from gradfuzz.checker.direction import direction, generator, generic
-from gradfuzz.checker.evaluation import Subject, Tensors, is_differentiable, materialize
+from gradfuzz.checker.evaluation import ForwardRaised, Subject, Tensors, flat, is_differentiable, materialize
 from gradfuzz.checker.judge import check
 from gradfuzz.checker.line import Tolerance
-from gradfuzz.checker.naming import one_line
+from gradfuzz.checker.naming import apart, element_of, one_line
+from gradfuzz.checker.oracles.metamorphic import beyond
 from gradfuzz.checker.oracles.structure import REFUSALS
 from gradfuzz.checker.run import BATCH, GRAD_OUTPUTS, MODES
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
@@ -79,17 +81,16 @@ class Map:
 
         return Map(gradients, (self.inputs, v), order=2)
 
-    def duals(self, tangents: Tensors) -> list[Any]:
-        """Give the arguments of one call with a tangent on each differentiable input; asks for a dual level."""
-        subject = Subject(self.func, self.inputs)
-        duals = tuple(fwAD.make_dual(p, t) for p, t in zip(subject.point, tangents, strict=True))
-        return list(pytree.tree_unflatten(subject.arguments(duals), pytree.tree_structure(self.inputs)))
-
     def tangents(self, u: Tensors) -> Tensors:
-        """Push `u` through by forward mode; zeros for an output that does not depend on it."""
-        with fwAD.dual_level(), torch.no_grad():
-            result = self.func(*self.duals(u))
-            pairs = [fwAD.unpack_dual(o) for o in pytree.tree_leaves(result) if is_differentiable(o)]
+        """Push `u` through by forward mode; zeros for an output that does not depend on it.
+
+        Raises:
+            ForwardRaised: Some part of the map has no forward rule, or the rule raised.
+        """
+        subject = Subject(self.func, self.inputs)
+        with fwAD.dual_level():
+            duals = tuple(fwAD.make_dual(p, t) for p, t in zip(subject.point, u, strict=True))
+            pairs = [fwAD.unpack_dual(o) for o in subject.apply(subject.arguments(duals))]
             return materialize([p.tangent for p in pairs], [p.primal for p in pairs])
 
 
@@ -99,39 +100,37 @@ def _fresh(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.clone().requires_grad_()
 
 
-def _without_graph(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the backward out of it: forward mode is judged where there is none, too."""
-
-    def call(*arguments: Any) -> Any:
-        with torch.no_grad():
-            return func(*arguments)
-
-    return call
-
-
 def forward_mode(what: Map, manner: Manner) -> Verdict:
     """Judge forward-mode AD of a map; a part without a forward rule is a finding, for the caller asked for it."""
     mode = "fwd" if what.order == 1 else "fwd-rev"
     rng = generator(manner.seed, MODES)
     try:
         what.tangents(direction(rng, Subject(what.func, what.inputs).point))
-    except Exception as error:
+    except ForwardRaised as refusal:
+        error = refusal.error
         symptom = Symptom.NOT_DIFFERENTIABLE if _is_refusal(error) else Symptom.FORWARD_MODE
-        found = Finding(symptom, "forward", one_line(error), "tangents", what.order, mode, exception=_type(error))
-        return _with(found)
+        return _with(Finding(symptom, "forward", one_line(error), "tangents", what.order, mode, exception=_type(error)))
     verdict = check(
-        _without_graph(what.func), what.inputs, order=1, oracles=[Symptom.FORWARD_MODE], seed=manner.seed,
+        what.func,
+        what.inputs,
+        order=1,
+        oracles=[Symptom.FORWARD_MODE],
+        seed=manner.seed,
         tolerance=manner.tolerance,
-    )  # fmt: skip
+    )
     return _renamed(verdict, what, mode)
 
 
 def repeats(what: Map, manner: Manner) -> Verdict:
     """Judge whether two equal backwards of a map give equal gradients."""
     verdict = check(
-        what.func, what.inputs, order=1, oracles=[Symptom.NONDETERMINISTIC], seed=manner.seed,
+        what.func,
+        what.inputs,
+        order=1,
+        oracles=[Symptom.NONDETERMINISTIC],
+        seed=manner.seed,
         nondet_tol=manner.nondet_tol,
-    )  # fmt: skip
+    )
     return _renamed(verdict, what, "rev" if what.order == 1 else "rev-rev")
 
 
@@ -162,46 +161,69 @@ def batched(what: Map, manner: Manner) -> Verdict:
 
 
 def batched_forward(what: Map, manner: Manner) -> Verdict:
-    """Judge forward mode under vmap over its tangents."""
+    """Judge forward mode under vmap over its tangents; what cannot be batched is a finding."""
     rng = generator(manner.seed, BATCH)
-    point = Subject(what.func, what.inputs).point
+    subject = Subject(what.func, what.inputs)
+    point = subject.point
     batch = [direction(rng, point) for _ in range(BATCH_SIZE)]
-    loop = [what.tangents(u) for u in batch]
+
+    def pushed(*u: torch.Tensor) -> Tensors:
+        # make_dual has no batching rule of its own; torch.func's jvp brings one.
+        return cast("Tensors", torch.func.jvp(lambda *x: subject.apply(subject.arguments(x)), point, u)[1])
+
     try:
-        mapped = torch.vmap(lambda *u: what.tangents(u))(*(torch.stack(rows) for rows in zip(*batch, strict=True)))
-    except Exception as error:
+        loop = [what.tangents(u) for u in batch]
+    except ForwardRaised:  # without batching, too: the ordinary check reports it
+        return _with()
+    try:
+        mapped = torch.vmap(pushed)(*(torch.stack(rows) for rows in zip(*batch, strict=True)))
+    except ForwardRaised as refusal:
+        return _with(_unbatchable(refusal.error, "forward", what.order, "fwd"))
+    except Exception as error:  # raised by vmap itself, about what the function returned
         return _with(_unbatchable(error, "forward", what.order, "fwd"))
     return _with(*_unlike(loop, mapped, what.order))
 
 
 def _unlike(loop: Sequence[Tensors], mapped: Tensors, order: int) -> Iterator[Finding]:
+    """Find the first entry of a batch whose tangents differ from those it has alone."""
     for i, alone in enumerate(loop):
         for k, (want, rows) in enumerate(zip(alone, mapped, strict=True)):
-            got = rows[i]
-            allowed = BATCH_ROUNDINGS * torch.finfo(want.dtype).eps * want.abs().amax() if want.numel() else 0.0
-            gap = (got - want).abs()
-            if want.numel() and not bool((gap <= allowed).logical_or(got.isnan() & want.isnan()).all()):
-                worst = int(gap.reshape(-1).nan_to_num(torch.inf).argmax())
+            wants, gots = flat((want,)), flat((rows[i],))
+            allowed = BATCH_ROUNDINGS * torch.finfo(want.dtype).eps * np.abs(wants).max(initial=0.0)
+            differs = beyond(gots, wants, allowed)
+            if differs.any():
+                worst = int(np.flatnonzero(differs)[0])
+                name, element = element_of((want,), (f"output {k}",), worst)
                 yield Finding(
-                    Symptom.BATCHED, f"output {k}", f"{got.reshape(-1)[worst].item():.6g}",
-                    f"{want.reshape(-1)[worst].item():.6g}, as alone", order, "fwd",
-                    explanation=f"in entry {i} of a batch of {BATCH_SIZE} tangents",
-                )  # fmt: skip
+                    Symptom.BATCHED,
+                    name,
+                    *apart(float(gots[worst]), float(wants[worst])),
+                    order,
+                    "fwd",
+                    element,
+                    f"in entry {i} of a batch of {BATCH_SIZE} tangents; alone it gives another tangent",
+                )
                 return
 
 
-def _unbatchable(error: Exception, where: str, order: int, mode: str) -> Finding:
+def _unbatchable(error: BaseException, where: str, order: int, mode: str) -> Finding:
     return Finding(
-        Symptom.BATCHED, where, one_line(error), "the gradients of a loop", order, mode, exception=_type(error),
+        Symptom.BATCHED,
+        where,
+        one_line(error),
+        "what a loop gives",
+        order,
+        mode,
+        exception=_type(error),
         explanation="it cannot run under vmap",
-    )  # fmt: skip
+    )
 
 
-def _is_refusal(error: Exception) -> bool:
+def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, NotImplementedError) or any(r in str(error).lower() for r in REFUSALS)
 
 
-def _type(error: Exception) -> str:
+def _type(error: BaseException) -> str:
     return type(error).__name__
 
 
@@ -211,9 +233,14 @@ def _with(*findings: Finding) -> Verdict:
 
 
 def _renamed(verdict: Verdict, what: Map, mode: str) -> Verdict:
-    """Say of a gradient's findings what they are of the function: order, mode, and the names of its tensors."""
+    """Say of a gradient's findings what they are of the function: order, mode, and the names of its tensors.
+
+    What could not be told of it is dropped: the check of the function itself has said it.
+    """
     if what.order == 1:
         return verdict
+    if verdict.status is not Status.FAIL:
+        return _with()
     arguments = what.inputs[0]
     tensors = [x for x in pytree.tree_leaves(arguments) if isinstance(x, torch.Tensor)]
     names = {f"input {len(tensors) + k}": f"grad_output {k}" for k in range(len(what.inputs[1]))}
