@@ -36,8 +36,9 @@ _ORDINARY, _MASKED, _SAME, _VIEWS, _NON_LEAF, _UNDEFINED = (
     "undefined",
 )
 _TWISTS = ((_ORDINARY, 33), (_MASKED, 9), (_SAME, 3), (_VIEWS, 1), (_NON_LEAF, 2), (_UNDEFINED, 2))
-# In two of five cases the grad_outputs are part of the case; otherwise the checker draws generic ones.
-_explicit = st.sampled_from((False, False, False, True, True))
+# Otherwise the checker draws generic grad_outputs. Hypothesis mutates what it drew towards the simple, which leaves
+# about one case in three.
+_explicit = st.booleans()
 _seed = st.integers(0, 2**31 - 1)
 
 

@@ -8,27 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from gradfuzz.errors import TargetError
-from gradfuzz.targets.load import attribute_in, import_named, load_file, load_module
-from gradfuzz.targets.place import INSTALLED
+from gradfuzz.targets.load import attribute_in, import_named, load_file, load_module, module_name
+from gradfuzz.targets.place import INSTALLED, is_installed
 from gradfuzz.targets.target import Target
 
 # Folders that hold no targets of the project.
 _SKIPPED = (*INSTALLED, "__pycache__", "build", "dist", "node_modules", "venv")
 
 
-def _undeclared(address: str, name: str, value: Any) -> TargetError:
-    """Say how to declare what was named."""
+def _undeclared(address: str, name: str, value: Any, *, module: str, own: bool) -> TargetError:
+    """Say how to declare what was named: where it stands if the user wrote it there, else beside it."""
     if not callable(value):
         return TargetError(f"{address}: {name} is a {type(value).__name__}, not a function")
     try:
         names = [p.name for p in inspect.signature(value).parameters.values() if p.default is p.empty]
     except (TypeError, ValueError):
-        names = ["x"]
-    arguments = ", ".join(f'{n}=gst.tensors("*s")' for n in names or ["x"])
-    return TargetError(
-        f"{address}: {name} is not declared as a target; write @gradfuzz.target({arguments}) above it, "
-        "with what each argument may be"
-    )
+        names = []
+    names = names or ["x"]
+    if own and getattr(value, "__module__", None) == module:
+        arguments = ", ".join(f'{n}=gst.tensors("*s")' for n in names)
+        how = f"write @gradfuzz.target({arguments}) above it, with what each argument may be"
+    else:
+        pairs = ", ".join(f'"{n}": gst.tensors("*s")' for n in names)
+        called = name if own else f"{module}.{name}"
+        how = f"declare it in a file of yours, as {name} = gradfuzz.Target({called}, {{{pairs}}})"
+    return TargetError(f"{address}: {name} is not declared as a target; {how}")
 
 
 def _missing(address: str, name: str, there: dict[str, Target]) -> TargetError:
@@ -45,17 +49,23 @@ def _in_file(address: str, path: Path, name: str) -> list[Target]:
     value = attribute_in(path, name)
     if isinstance(value, Target):  # imported into the file, and asked for by that name
         return [value]
-    raise _missing(address, name, found) if value is None else _undeclared(address, name, value)
+    if value is None:
+        raise _missing(address, name, found)
+    raise _undeclared(address, name, value, module=module_name(path), own=True)
 
 
 def _in_module(address: str, module: str, name: str) -> list[Target]:
     found = load_module(module)
     if name in found:
         return [found[name]]
-    value = getattr(import_named(module), name, None)
+    loaded = import_named(module)
+    value = getattr(loaded, name, None)
     if isinstance(value, Target):
         return [value]
-    raise _missing(address, name, found) if value is None else _undeclared(address, name, value)
+    if value is None:
+        raise _missing(address, name, found)
+    file = getattr(loaded, "__file__", None)
+    raise _undeclared(address, name, value, module=module, own=bool(file) and not is_installed(Path(file)))
 
 
 def _files_below(folder: Path) -> list[Path]:

@@ -80,7 +80,8 @@ def judge(target: Target, case: Case) -> Verdict:
         order=plan.order,
         oracles=plan.oracles if plan.oracles is not None else target.checks,
         seed=plan.seed,
-        undefined=plan.undefined,
+        # The case counts all its inputs, the checker those that ask for a gradient.
+        undefined=tuple(u for u, x in zip(plan.undefined, inputs, strict=False) if x.requires_grad),
         stochastic=target.stochastic,
         detached=tuple(a.input for a in case.arguments if a.input is not None and a.name in target.detached),
     )

@@ -141,6 +141,11 @@ def attribute_in(path: Path, name: str) -> Any:
     return getattr(_module_of(path.resolve()), name, None)
 
 
+def module_name(path: Path) -> str:
+    """The name that the module of a file runs under."""
+    return _module_of(path.resolve()).__name__
+
+
 def import_named(name: str) -> ModuleType:
     """Import a module; a TargetError says why it cannot be."""
     here = str(Path.cwd())
