@@ -110,6 +110,8 @@ def fuzz(ctx: click.Context, /, targets: tuple[str, ...], reports: tuple[str, ..
     Exits 0 when nothing is found, 1 with findings, 2 when nothing could be tested, 130 when interrupted.
     """
     from gradfuzz.campaign import server
+
+    server.start()  # it imports torch while this process does the rest
     from gradfuzz.campaign.settings import make_settings
     from gradfuzz.campaign.supervisor import list_jobs, supervise
     from gradfuzz.report.base import open_report
@@ -123,7 +125,6 @@ def fuzz(ctx: click.Context, /, targets: tuple[str, ...], reports: tuple[str, ..
         for listener in listeners:
             listener.handle(event)
 
-    server.start()
     terminal = TerminalReport(
         again=_again(ctx, settings.seed), quiet=quiet, verbose=verbose, color=False if no_color else None
     )
@@ -184,8 +185,8 @@ def replay(
     _prepare_torch()
     from collections import Counter
 
-    from gradfuzz.corpus.replay import exit_code as code_of
-    from gradfuzz.corpus.replay import replay as outcomes_of
+    from gradfuzz.corpus import exit_code as code_of
+    from gradfuzz.corpus import replay as outcomes_of
 
     outcomes = []
     for outcome in outcomes_of(list(paths) or corpus, allow_import=allow_import):
@@ -221,19 +222,10 @@ def show(file: Path) -> None:
     That is the defect, the case, and how it was found.
     """
     _prepare_torch()
-    from gradfuzz.campaign.text import describe
     from gradfuzz.corpus import load
+    from gradfuzz.corpus.description import describe
 
-    reproducer = load(file)
-    click.echo(f"{reproducer.target}  {reproducer.symptom.value}: {reproducer.symptom.meaning}")
-    click.echo(f"  {reproducer.note}")
-    for line in describe(reproducer.case):
-        click.echo(f"    {line}")
-    found = reproducer.found
-    seed = "" if found.seed is None else f" by seed {found.seed}, round {found.round}"
-    click.echo(f"  expected to {reproducer.expect}; found {found.date}{seed}, torch {found.torch}")
-    click.echo(f"  {reproducer.signature}")
-    click.echo(f"  replay: gradfuzz replay {shlex.quote(str(file))}")
+    click.echo(describe(load(file), path=file))
 
 
 @cli.command()

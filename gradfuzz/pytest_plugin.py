@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from gradfuzz.corpus.replay import Outcome
+    from gradfuzz.corpus import Outcome
 
 # Enough of a file to tell a reproducer from any other JSON without reading that.
 HEAD_BYTES = 256
@@ -94,7 +94,7 @@ class CorpusItem(pytest.Item):
 
     def runtest(self) -> None:
         """Fail where the reproducer fails or cannot be judged; a known defect is an expected failure."""
-        from gradfuzz.corpus.replay import replay
+        from gradfuzz.corpus import replay
 
         allowed = [*self.config.getini(_ALLOW), *self.config.getoption("--gradfuzz-allow-import")]
         for outcome in replay([self.path], allow_import=allowed):

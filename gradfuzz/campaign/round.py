@@ -18,6 +18,7 @@ from gradfuzz import strategies as gst
 from gradfuzz.campaign.settings import Settings
 from gradfuzz.checker.verdict import Finding as Seen
 from gradfuzz.checker.verdict import Status, Verdict
+from gradfuzz.errors import CheckError, GradfuzzError
 from gradfuzz.targets import judge
 
 if TYPE_CHECKING:
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
 # (signatures now known) soon serves the next.
 CASES = 200
 
-# A shrink takes 50 to 500 attempts of about 5 ms; what is not small by then is small enough to read.
-SHRINK_SECONDS = 10.0
-# What a shrink may take beyond the end of the budget, rather than leave a finding as it was drawn.
-SHRINK_GRACE = 2.0
+# A shrink takes 20 to 120 attempts, of up to a tenth of a second each; half of what is left of the budget, so
+# that the next finding has its share, but never more nor less than this, though the budget be overdrawn.
+MOST_SHRINK_SECONDS = 10.0
+LEAST_SHRINK_SECONDS = 2.0
+
+# Attempts without a smaller case after which a shrink is over; the longest gap seen before one more was 69.
+STALE = 100
 
 # Hypothesis takes a seed of any size; 8 bytes of a digest are an own seed for every round there will be.
 SEED_BYTES = 8
@@ -128,6 +132,7 @@ class Round:
     smallest: dict[str, Sighting] = field(default_factory=dict)
     _last: dict[str, Sighting] = field(default_factory=dict)
     _shrinking: bool = False
+    _stale: int = 0
 
     def run(self) -> None:
         """Draw, judge and shrink; what was seen is in `first` and `smallest`, however the round ended.
@@ -136,7 +141,8 @@ class Round:
             DrawError: The strategies gave no case.
             JudgeError: The judge failed.
         """
-        probe = hypothesis.given(gst.cases(self.target))(self._probe_of())
+        cases = gst.cases(self.target, dtypes=self.settings.dtypes, devices=self.settings.devices or "cpu")
+        probe = hypothesis.given(cases)(self._probe_of())
         probe = hypothesis.settings(
             max_examples=self.cases,
             database=None,
@@ -160,6 +166,8 @@ class Round:
             raise
         except Unsatisfiable:
             raise DrawError("its strategies draw nothing: they filter every case away") from None
+        except GradfuzzError as error:
+            raise DrawError(str(error)) from error
         except Exception as error:
             raise DrawError(f"drawing its arguments raised {type(error).__name__}: {error}") from error
 
@@ -170,11 +178,13 @@ class Round:
         return probe
 
     def _probe(self, case: Case) -> None:
-        if time.monotonic() >= self.deadline or self.stopped():
+        if time.monotonic() >= self.deadline or self._stale > STALE or self.stopped():
             raise OutOfTimeError
-        case = self.settings.narrow(case)
+        case = self.settings.narrow(case, self.target.checks)
         verdict = self._judge(case)
-        if not self._shrinking:
+        if self._shrinking:
+            self._stale += 1
+        else:
             self._count(verdict)
         shown = {seen.signature(self.target.name): seen for seen in verdict.findings}
         self.swallowed.update(self.known.intersection(shown))
@@ -192,6 +202,8 @@ class Round:
         self.flight(case)
         try:
             return judge(self.target, case)
+        except CheckError as error:  # nothing to differentiate, or a layout that cannot be judged
+            return Verdict(Status.REJECTED, reason=str(error))
         except Exception as error:
             raise JudgeError(f"{type(error).__name__}: {error}") from error
         finally:
@@ -213,14 +225,18 @@ class Round:
             self.on_sight(sighting)
         sighting = replace(sighting, cases=self.first[signature].cases, at=self.first[signature].at)
         self._last[signature] = sighting
-        if size_of(case) <= size_of(self.smallest[signature].case):
+        size, least = size_of(case), size_of(self.smallest[signature].case)
+        if size <= least:
             self.smallest[signature] = sighting
+        if size < least and signature == self.focus:
+            self._stale = 0
 
     def _begin_to_shrink(self) -> None:
         if not self._shrinking:
             self._shrinking = True
             now = time.monotonic()
-            self.deadline = min(now + SHRINK_SECONDS, max(self.deadline, now + SHRINK_GRACE))
+            half = (self.deadline - now) / 2
+            self.deadline = now + max(LEAST_SHRINK_SECONDS, min(half, MOST_SHRINK_SECONDS))
 
 
 _CLASSES: dict[str, type[Shown]] = {}

@@ -15,7 +15,13 @@ from pathlib import Path
 from gradfuzz.campaign.worker import Request, work
 
 # What every child needs; importing it takes seconds, forking from it a hundredth of one.
-PRELOAD = ["torch", "hypothesis", "gradfuzz.campaign.hunt"]
+PRELOAD = [
+    "torch",
+    "torch.fx.experimental.symbolic_shapes",  # autograd.grad imports it, and sympy, on first use: a second or two
+    "torch._decomp.decompositions_for_jvp",  # so does forward-mode AD
+    "hypothesis",
+    "gradfuzz.campaign.hunt",
+]
 
 
 def environment() -> dict[str, str]:

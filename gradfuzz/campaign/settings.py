@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,13 +75,16 @@ class Settings:
         if self.order is not None and not 1 <= self.order <= HIGHEST_ORDER:
             raise CampaignError(f"order={self.order} is not judged; use 1 to {HIGHEST_ORDER}")
 
-    def narrow(self, case: Case) -> Case:
-        """Give the case with its plan narrowed to what was asked for; a target's own limits stay."""
-        from dataclasses import replace
+    def narrow(self, case: Case, declared: tuple[str, ...] | None) -> Case:
+        """Give the case with its plan narrowed to what was asked for.
 
+        Args:
+            case: The case.
+            declared: The checks that the target declares, or None for all; they are not widened.
+        """
         plan = case.plan
         order = plan.order if self.order is None else min(plan.order, self.order)
-        oracles = plan.oracles
+        oracles = declared if plan.oracles is None else plan.oracles
         if self.checks is not None:
             oracles = self.checks if oracles is None else tuple(name for name in oracles if name in self.checks)
         if (order, oracles) == (plan.order, plan.oracles):
@@ -111,7 +114,7 @@ def make_settings(
         max_examples=max_examples,
         corpus=None if corpus is None else Path(corpus),
         order=order,
-        checks=_checks(checks, exclude_checks),
+        checks=_checks(checks, exclude_checks or ()),
         dtypes=None if dtypes is None else _dtypes(dtypes),
         devices=None if devices is None else tuple(str(device) for device in devices),
         max_failures=max_failures,

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from gradfuzz import strategies as gst
 from gradfuzz.campaign.run import fuzz
-from gradfuzz.campaign.text import failure
 from gradfuzz.case import Case
+from gradfuzz.checker.verdict import Finding as Seen
 from gradfuzz.checker.verdict import Status
+from gradfuzz.corpus import Reproducer
+from gradfuzz.corpus.description import script
 from gradfuzz.errors import TargetError
 from gradfuzz.targets import Target, judge
 
@@ -95,3 +97,11 @@ _FAILURES: dict[str, type[AssertionError]] = {}
 def _failure(signature: str) -> type[AssertionError]:
     """Give the exception of a signature: Hypothesis tells failures apart by class and shrinks each by itself."""
     return _FAILURES.setdefault(signature, type("AssertionError", (AssertionError,), {"__doc__": signature}))
+
+
+def failure(target: str, seen: Seen, case: Case | None) -> str:
+    """Say what is wrong where, and give the case as Python."""
+    if case is None:
+        return f"{target}: {seen}"
+    lines = script(Reproducer.of(seen, case)).splitlines()
+    return "\n".join([f"{target}: {seen}", *(f"    {line}".rstrip() for line in lines)])

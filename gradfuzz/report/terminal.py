@@ -23,7 +23,6 @@ from gradfuzz.campaign.event import (
 )
 from gradfuzz.campaign.finding import Finding
 from gradfuzz.campaign.result import Result, Tally
-from gradfuzz.campaign.text import describe
 from gradfuzz.report.summary import closing, counted, details, heading, warnings
 
 # Without a terminal, a line as often as a person looks at a log that runs.
@@ -168,8 +167,11 @@ class TerminalReport:
         self._out.print(Text.assemble((target, "bold"), "  ", (what, "bold red")), soft_wrap=True)
         for line in details(finding):
             self._print(f"  {line}")
-        if self._verbose and finding.case is not None:
-            for line in describe(finding.case):
+        if self._verbose and finding.path is not None:
+            from gradfuzz.corpus import load
+            from gradfuzz.corpus.description import script
+
+            for line in script(load(finding.path)).splitlines():
                 self._print(f"    {line}", "dim")
 
     def _print(self, text: str, style: str = "") -> None:
