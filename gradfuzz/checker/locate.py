@@ -99,13 +99,20 @@ def _candidates(run: Run, decision: Decision, bench: Bench, quantity: Quantity) 
     return indices
 
 
+def _ones(run: Run, v: Tensors) -> Tensors:
+    """Ones for every output that is finite, whatever the grad_outputs of the case: zeros there hide everything."""
+    count = flat(v).size
+    allowed = run.allowed_outputs if run.allowed_outputs is not None else np.ones(count, dtype=bool)
+    return unflat(np.where(allowed, 1.0, 0.0), v)
+
+
 def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
     """Find the element whose gradient is wrong most clearly; ones for grad_outputs if they show it too.
 
     Where no gradient is wrong by itself, it is the derivative by a grad_output that is: second order.
     """
     m = decision.evidence
-    ones = unflat(np.where(flat(m.v) != 0, 1.0, 0.0), m.v)
+    ones = _ones(run, m.v)
     columns: list[tuple[Column, Tensors]] = []
     for index in _candidates(run, decision, bench, Quantity.SLOPE):
         for v in (ones, m.v):
@@ -211,7 +218,7 @@ def _hessian_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
 def second_order(run: Run, bench: Bench, decision: Decision) -> Finding:
     """Find the pair of elements whose second derivative is wrong most clearly."""
     m = decision.evidence
-    ones = unflat(np.where(flat(m.v) != 0, 1.0, 0.0), m.v)
+    ones = _ones(run, m.v)
     best: tuple[Column, Tensors] | None = None
     for index in _candidates(run, decision, bench, Quantity.HESSIAN):
         for v in (ones, m.v):

@@ -40,7 +40,8 @@ def _undefine(outputs: Sequence[torch.Tensor], mask: Sequence[int]) -> Tensors:
 
 
 def _undefined(x: torch.Tensor) -> torch.Tensor:
-    handed: torch.Tensor = torch._C._functions.UndefinedGrad()(x)
+    (handed,) = (torch._C._functions.UndefinedGrad()(x),)
+    assert isinstance(handed, torch.Tensor)  # one in, one out
     return handed
 
 
