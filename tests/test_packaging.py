@@ -173,6 +173,15 @@ def test_pytest_takes_the_plugin_once_even_when_it_is_named(installed):
     assert text.count("@pytest.mark.gradfuzz") == 1
 
 
+HELP = """
+import sys
+from gradfuzz.cli import main
+sys.argv = ["gradfuzz", "--help"]
+try:
+    main()
+except SystemExit:
+    pass
+"""
 HEAVY = "import sys; print(*sorted({'torch', 'hypothesis', 'numpy'} & set(sys.modules)))"
 
 
@@ -182,7 +191,7 @@ HEAVY = "import sys; print(*sorted({'torch', 'hypothesis', 'numpy'} & set(sys.mo
         "import gradfuzz",
         "import gradfuzz.cli",
         "import gradfuzz.pytest_plugin",
-        "from gradfuzz.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint('end of help')",
+        HELP,
     ],
     ids=["door", "command line", "plugin", "help"],
 )
