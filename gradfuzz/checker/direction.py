@@ -14,8 +14,10 @@ Rng = np.random.Generator
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 # Elements much smaller than their tensor move by a tenth of its rms: a step relative to 1e-9 alone would
-# drown in the rounding of the others.
+# drown in the rounding of the others. By a tenth of 1 at most: beside an element of 1e9 one of 0.5 must not
+# be moved by 1e8, or every smooth step of an activation looks like a kink.
 LEAST_SHARE_OF_RMS = 0.1
+LARGEST_BORROWED_SCALE = 1.0
 
 
 def generator(seed: int, *purpose: int) -> Rng:
@@ -29,7 +31,7 @@ def signs_and_sizes(rng: Rng, count: int) -> Array:
 
 
 def scales(x: Sequence[torch.Tensor]) -> Array:
-    """Give the scale of every element: its size or a tenth of its tensor's rms; 1 where all are zero.
+    """Give the scale of every element: its size, or a tenth of its tensor's rms or of 1; 1 where all are zero.
 
     Elements that are not finite get scale 0: no difference can be taken along them.
     """
@@ -43,7 +45,7 @@ def scales(x: Sequence[torch.Tensor]) -> Array:
             chunk[:] = 1.0
         else:
             rms = largest * float(np.sqrt(np.mean((chunk / largest) ** 2)))
-            np.maximum(chunk, LEAST_SHARE_OF_RMS * rms, out=chunk)
+            np.maximum(chunk, LEAST_SHARE_OF_RMS * min(rms, LARGEST_BORROWED_SCALE), out=chunk)
     sizes[~finite] = 0.0
     return sizes
 

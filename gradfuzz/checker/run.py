@@ -126,7 +126,10 @@ class Run:
         undefined: Which gradients are undefined in the second backward, by input.
         stochastic: Whether nondeterminism was declared.
         detached: Names of inputs whose gradient was declared detached.
+        shared: Whether the inputs as given and the point of judgement are the same in all respects.
         reasons: Why something could not be told.
+        second: The double backward of the inputs as given, once made, along `second_along`.
+        second_along: Its direction.
         measured: The comparison at the point itself, once made.
         notes: What a reader may want to know of a pass.
     """
@@ -147,11 +150,14 @@ class Run:
     weights: Tensors = ()
     own_precision: bool = False
     refused_second: bool = False
+    shared: bool = False
     first_order_wrong: bool = False
     reasons: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     elements: int = 0
     measured: Measurement | None = None
+    second: Second | None = None
+    second_along: Tensors = ()
     allowed_inputs: Mask | None = None
     allowed_outputs: Mask | None = None
 
@@ -285,7 +291,7 @@ def prepare(run: Run) -> None:
     eps = float(np.finfo(np.float64).eps) if double is not None else run.eps
     run.context = Context(subject, run.order, eps, run.tolerance)
     run.x = subject.point
-    outputs = subject.value(run.x)
+    outputs = run.base.outputs if subject is run.subject and subject.ordinary else subject.value(run.x)
     finite_outputs = np.isfinite(flat(outputs))
     run.allowed_outputs = finite_outputs
     v = unflat(flat(run.v), outputs)
@@ -295,6 +301,12 @@ def prepare(run: Run) -> None:
     values[~finite_outputs] = 0.0
     run.weights = unflat(values, outputs)
     run.allowed_inputs = np.isfinite(flat(run.x))
+    # Where nothing distinguishes the inputs as given from the point of judgement, its double backward serves.
+    run.shared = (
+        subject is run.subject
+        and subject.ordinary
+        and bool(run.allowed_inputs.all() and finite_outputs.all() and usable.all())
+    )
 
 
 def _in_double(subject: Subject, outputs: Tensors) -> Subject | None:

@@ -83,5 +83,6 @@ def judge(target: Target, case: Case) -> Verdict:
         # The case counts all its inputs, the checker those that ask for a gradient.
         undefined=tuple(u for u, x in zip(plan.undefined, inputs, strict=False) if x.requires_grad),
         stochastic=target.stochastic,
+        thorough=False,
         detached=tuple(a.input for a in case.arguments if a.input is not None and a.name in target.detached),
     )

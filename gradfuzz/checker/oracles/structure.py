@@ -55,7 +55,8 @@ def backward_returns(run: Run) -> Iterator[Finding]:
         return
     u = direction(run.rng(DIRECTIONS), run.subject.point)
     try:
-        base_second(run, run.v, u)
+        run.second = base_second(run, run.v, u)
+        run.second_along = u
     except BackwardRaised as error:
         run.refused_second = True
         yield raised(error, "backward" if error.order == 1 else "double backward")
@@ -97,8 +98,9 @@ def calls_repeat(run: Run) -> Iterator[Finding]:
     same_graph = materialize(run.base.again, run.base.leaves)
     for again, what in ((same_graph, "the same graph differentiated again"), (None, "the same call made again")):
         if again is None:
-            again = run.subject.gradient(None, run.v).gradients
-            if not run.subject.random and not _close(run, flat(run.subject.value()), flat(run.base.outputs)).all():
+            repeated = run.subject.gradient(None, run.v)
+            again = repeated.gradients
+            if not run.subject.random and not _close(run, flat(repeated.values), flat(run.base.outputs)).all():
                 yield Finding(Symptom.NONDETERMINISTIC, "value", "another value", "the value of the first call", 0)
                 return
         other = flat(again)
