@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from gradfuzz.campaign.event import Event
     from gradfuzz.campaign.result import Result
     from gradfuzz.report.base import Report
+
+T = TypeVar("T")
 
 CLEAN, FOUND, MISUSE, INTERRUPTED = 0, 1, 2, 130
 
@@ -189,7 +192,8 @@ def replay(
     from gradfuzz.corpus import replay as outcomes_of
 
     outcomes = []
-    for outcome in outcomes_of(list(paths) or corpus, allow_import=allow_import):
+    waiting = outcomes_of(list(paths) or corpus, allow_import=allow_import)
+    while (outcome := _quietly(lambda: next(waiting, None))) is not None:
         outcomes.append(outcome)
         if not (quiet and outcome.status in ("passes", "known")):
             click.echo(f"{outcome.status:<14} {outcome.path}{f': {outcome.detail}' if outcome.detail else ''}")
@@ -199,6 +203,12 @@ def replay(
     summary = ", ".join(f"{number} {status}" for status, number in counts.items())
     click.echo(f"{len(outcomes)} reproducer{'' if len(outcomes) == 1 else 's'}{f': {summary}' if summary else ''}")
     ctx.exit(code_of(outcomes))
+
+
+def _quietly(act: Callable[[], T]) -> T:
+    """Do something while what targets print is thrown away."""
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        return act()
 
 
 @cli.command("list")

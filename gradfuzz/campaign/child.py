@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import signal
+import time
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Connection
@@ -12,7 +14,7 @@ from pathlib import Path
 
 from gradfuzz.campaign import server
 from gradfuzz.campaign.flight import Tower
-from gradfuzz.campaign.worker import Message, Request
+from gradfuzz.campaign.worker import HuntRequest, Message, Request
 
 # Of a dead process' last words, as much as fits on a line of a report.
 LAST_WORDS = 200
@@ -33,7 +35,8 @@ class Child:
         connection: Our end of its pipe.
         tower: Watches its case in flight.
         log: Where its standard error goes.
-        since: When it was started, or began to search, on the monotonic clock.
+        forked: When it was started, on the monotonic clock.
+        since: When it began its work; a search begins once its target is imported, which may take long.
         answered: Whether it has said all that it was asked for.
         killed: Why we killed it, or empty.
     """
@@ -43,18 +46,21 @@ class Child:
     connection: Connection
     tower: Tower
     log: Path
+    forked: float
     since: float
     answered: bool = False
     killed: str = ""
 
     @classmethod
-    def start(cls, request: Request, folder: Path, now: float) -> Child:
+    def start(cls, request: Request, folder: Path) -> Child:
         """Fork a child for a request; its files lie in the folder."""
         number = next(_numbers)
         log = folder / f"{number}.log"
         tower = Tower(folder / f"{number}.flight")
         process, ours = server.fork(request, flight=tower.path, log=log)
-        return cls(request, process, ours, tower, log, now)
+        now = time.monotonic()
+        since = math.inf if isinstance(request, HuntRequest) else now
+        return cls(request, process, ours, tower, log, now, since)
 
     def receive(self) -> Message | None:
         """Give the next message, None when there is none any more because the child has ended."""

@@ -61,11 +61,14 @@ class Hunt:
     _reasons: Counter[str] = field(init=False, default_factory=Counter)
     _doubts: Counter[str] = field(init=False, default_factory=Counter)
 
+    def __post_init__(self) -> None:
+        """Begin with nothing done."""
+        self.tally = Tally(self.target.name)
+
     def run(self) -> Tally:
         """Search until the share of the budget is used up, then give what was done."""
         self._began = self._told = time.monotonic()
         self._known = set(self.settings.baseline | accepted(self.target.name, self.settings))
-        self.tally = Tally(self.target.name)
         self.emit(TargetStarted(self.target.name))
         try:
             self._search()
@@ -164,7 +167,7 @@ class Hunt:
     def _sight(self, finding: Finding) -> None:
         if finding.signature in self._waiting:
             return
-        finding = keep(finding, self.settings)
+        finding = keep(finding, self.settings, self.target)
         self._waiting[finding.signature] = finding
         self.tally = self.tally.with_finding(finding)
         self.emit(FindingNew(finding))

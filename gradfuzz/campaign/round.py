@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -19,6 +21,7 @@ from gradfuzz.campaign.settings import Settings
 from gradfuzz.checker.verdict import Finding as Seen
 from gradfuzz.checker.verdict import Status, Verdict
 from gradfuzz.errors import CheckError, GradfuzzError
+from gradfuzz.strategies.case import Outputs, outputs_of
 from gradfuzz.targets import judge
 
 if TYPE_CHECKING:
@@ -141,7 +144,8 @@ class Round:
             DrawError: The strategies gave no case.
             JudgeError: The judge failed.
         """
-        cases = gst.cases(self.target, dtypes=self.settings.dtypes, devices=self.settings.devices or "cpu")
+        dtypes, devices = self.settings.dtypes, self.settings.devices or "cpu"
+        cases = gst.cases(self.target, dtypes=dtypes, devices=devices, probe=self._outputs)
         probe = hypothesis.given(cases)(self._probe_of())
         probe = hypothesis.settings(
             max_examples=self.cases,
@@ -170,6 +174,14 @@ class Round:
             raise DrawError(str(error)) from error
         except Exception as error:
             raise DrawError(f"drawing its arguments raised {type(error).__name__}: {error}") from error
+
+    def _outputs(self, case: Case) -> Outputs:
+        """Run the forward that tells which grad_outputs to draw; it may be the end of this process."""
+        self.flight(case)
+        try:
+            return outputs_of(self.target, case)
+        finally:
+            self.flight(None)
 
     def _probe_of(self) -> Callable[[Case], None]:
         def probe(case: Case) -> None:
@@ -205,7 +217,9 @@ class Round:
         except CheckError as error:  # nothing to differentiate, or a layout that cannot be judged
             return Verdict(Status.REJECTED, reason=str(error))
         except Exception as error:
-            raise JudgeError(f"{type(error).__name__}: {error}") from error
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(place.filename).name}, line {place.lineno}"
+            raise JudgeError(f"{type(error).__name__}: {error} ({where})") from error
         finally:
             self.flight(None)
 

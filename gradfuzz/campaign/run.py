@@ -81,7 +81,7 @@ def fuzz(
     found = resolve_all(targets)
     emit = on_event or (lambda event: None)
     if workers > 1:
-        result = supervise([_job(target) for target in found], settings, emit)
+        result = supervise([_job(target) for target in found], settings, emit, with_cases=True)
     else:
         result = _in_turn(found, settings, emit)
     if result.interrupted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from multiprocessing import Pipe, forkserver, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from types import ModuleType
 
 from gradfuzz.campaign.worker import Request, work
 
@@ -62,9 +64,21 @@ def start() -> None:
 def fork(request: Request, *, flight: Path, log: Path) -> tuple[ForkServerProcess, Connection]:
     """Start a child on a request, and give it with our end of its pipe."""
     start()
-    context = get_context("forkserver")
     ours, theirs = Pipe()
-    process = context.Process(target=work, args=(theirs, request, flight, log), daemon=True)
-    process.start()
+    arguments = (theirs, request, flight, log, Path.cwd())
+    process = get_context("forkserver").Process(target=work, args=arguments, daemon=True)
+    with _main_hidden():
+        process.start()
     theirs.close()
     return process, ours
+
+
+@contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Keep children from running the caller's script: they need none of it, and it may start a campaign."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -14,6 +14,7 @@ from gradfuzz.errors import CorpusError
 from gradfuzz.targets import judge
 
 if TYPE_CHECKING:
+    from gradfuzz.case import Case
     from gradfuzz.targets import Target
 
 # A defect that depends on chance half of the time escapes three judgements once in eight.
@@ -36,15 +37,19 @@ def accepted(target: str, settings: Settings) -> frozenset[str]:
     return frozenset(found)
 
 
-def keep(finding: Finding, settings: Settings) -> Finding:
-    """Save a finding's case and give the finding with its path, or with the reason why it is not saved."""
+def keep(finding: Finding, settings: Settings, target: Target | None) -> Finding:
+    """Save a finding's case and give the finding with its path, or with the reason why it is not saved.
+
+    The target judges whether an older, smaller reproducer of the signature still shows it; None takes its word.
+    """
     if settings.corpus is None or finding.case is None:
         return finding
     reproducer = Reproducer.of(
         finding.seen, finding.case, reliability=finding.reliability, seed=settings.seed, round=finding.round
     )
     try:
-        return replace(finding, path=save(reproducer, settings.corpus), unsaved="")
+        stands = None if target is None else lambda other: _holds(target, other.case, other.signature)
+        return replace(finding, path=save(reproducer, settings.corpus, stands=stands), unsaved="")
     except OSError as error:
         return replace(finding, unsaved=f"{settings.corpus}: {error.strerror or error}")
     except ValueError as error:  # CorpusError is one; a value that no file can hold is another
@@ -63,12 +68,18 @@ def settle(target: Target, candidates: Sequence[Finding], settings: Settings) ->
             best, most = candidate, held
         if most == TIMES:
             break
-    return keep(replace(best, reliability=f"{most}/{TIMES}"), settings)
+    return keep(replace(best, reliability=f"{most}/{TIMES}"), settings, target)
 
 
 def _times_held(target: Target, finding: Finding) -> int:
-    held = 0
-    for _ in range(TIMES if finding.case is not None else 0):
-        verdict = judge(target, finding.case)
-        held += any(seen.signature(target.name) == finding.signature for seen in verdict.findings)
-    return held
+    if finding.case is None:
+        return 0
+    return sum(_holds(target, finding.case, finding.signature) for _ in range(TIMES))
+
+
+def _holds(target: Target, case: Case, signature: str) -> bool:
+    try:
+        verdict = judge(target, case)
+    except (RuntimeError, TypeError, ValueError):  # an old case that today's target does not take
+        return False
+    return signature in {seen.signature(target.name) for seen in verdict.findings}

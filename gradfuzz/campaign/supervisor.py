@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+import signal
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -78,7 +82,7 @@ def greet() -> None:
 def _ask(request: ListRequest) -> tuple[Message | None, str]:
     """Give the answer of a child, None without one, and how the child ended."""
     with tempfile.TemporaryDirectory(prefix="gradfuzz-") as folder:
-        child = Child.start(request, Path(folder), time.monotonic())
+        child = Child.start(request, Path(folder))
         try:
             message = child.receive()
         except KeyboardInterrupt:
@@ -89,13 +93,16 @@ def _ask(request: ListRequest) -> tuple[Message | None, str]:
     return message, ending
 
 
-def supervise(jobs: Sequence[Job], settings: Settings, emit: Callable[[Event], None]) -> Result:
+def supervise(
+    jobs: Sequence[Job], settings: Settings, emit: Callable[[Event], None], *, with_cases: bool = False
+) -> Result:
     """Search each target in a process of its own, some at a time, and give what was found.
 
-    Ctrl-C ends the campaign early: what was found is on disk and in the result.
+    Ctrl-C ends the campaign early: what was found is on disk and in the result. Findings come with their cases
+    on request only: reading one may import the user's code, which the command line keeps out of its process.
     """
     with tempfile.TemporaryDirectory(prefix="gradfuzz-") as folder:
-        return Supervisor(jobs, settings, emit, Path(folder)).run()
+        return Supervisor(jobs, settings, emit, Path(folder), with_cases=with_cases).run()
 
 
 @dataclass
@@ -106,6 +113,7 @@ class Supervisor:
     settings: Settings
     emit: Callable[[Event], None]
     folder: Path
+    with_cases: bool = False
 
     _began: float = field(init=False)
     _waiting: list[Job] = field(init=False)
@@ -114,7 +122,8 @@ class Supervisor:
     _tallies: dict[str, Tally] = field(init=False)
     # Targets whose search is over; findings of theirs may still be being settled.
     _ended: set[str] = field(init=False, default_factory=set)
-    _stopping: float | None = field(init=False, default=None)
+    _stopping: bool = field(init=False, default=False)
+    _stopped_at: float = field(init=False, default=0.0)
     _interrupted: bool = field(init=False, default=False)
 
     def run(self) -> Result:
@@ -123,13 +132,11 @@ class Supervisor:
         self._waiting = list(self.jobs)
         self._tallies = {job.name: Tally(job.name) for job in self.jobs}
         self.emit(CampaignStarted(tuple(self._tallies), self.settings.seconds, self.settings.seed))
-        while self._waiting or self._unsettled or self._children:
-            try:
+        with _interrupts_told(self._interrupt):
+            while self._waiting or self._unsettled or self._children:
                 self._start_children()
                 self._listen()
                 self._watch()
-            except KeyboardInterrupt:
-                self._interrupt()
         seconds = time.monotonic() - self._began
         tallies = tuple(self._tallies.values())
         result = Result(self.settings.seed, seconds, tallies, interrupted=self._interrupted)
@@ -142,7 +149,7 @@ class Supervisor:
     def _start_children(self) -> None:
         now = time.monotonic()
         left = self._began + self.settings.seconds - now
-        if left <= 0 or self._stopping is not None:
+        if left <= 0 or self._stopping:
             self._waiting.clear()
         while self._waiting and len(self._hunts()) < self.settings.workers:
             slots = min(self.settings.workers, len(self._waiting) + len(self._hunts()))
@@ -153,7 +160,7 @@ class Supervisor:
             self._start(self._unsettled.pop(0))
 
     def _start(self, request: HuntRequest | SettleRequest) -> None:
-        self._children.append(Child.start(request, self.folder, time.monotonic()))
+        self._children.append(Child.start(request, self.folder))
 
     def _listen(self) -> None:
         by_connection = {child.connection: child for child in self._children}
@@ -170,10 +177,14 @@ class Supervisor:
         if isinstance(message, Told):
             self._tell(child, message.event)
         elif isinstance(message, Unsettled) and isinstance(request, HuntRequest):
-            self._unsettled.append(SettleRequest(request.job, request.settings, message.findings, message.cases))
+            again = not self._interrupted
+            self._unsettled.append(
+                SettleRequest(request.job, request.settings, message.findings, message.cases, judge=again)
+            )
         elif isinstance(message, Settled):
             child.answered = True
-            self._shrunk(message.finding)
+            case = pickle.loads(message.case) if self.with_cases else None
+            self._shrunk(replace(message.finding, case=case))
         elif isinstance(message, Failed):
             child.answered = True
             self._tallies[request.name] = replace(self._tallies[request.name], error=message.message)
@@ -234,6 +245,9 @@ class Supervisor:
                 seen = Seen(Symptom.CRASH, "", ending, "a return")
             seconds = time.monotonic() - child.since
             finding = Finding(request.name, seen, None, 0, seconds, tally.cases + 1)
+            if finding.signature in self.settings.baseline:
+                self._tallies[request.name] = replace(tally, known=(*tally.known, finding.signature))
+                return
             self._record(finding)
             self.emit(FindingNew(finding))
             self._unsettled.append(SettleRequest(request.job, request.settings, (finding,), (case,), judge=False))
@@ -245,26 +259,39 @@ class Supervisor:
         """Kill what hangs, and what does not end when it was asked to."""
         now = time.monotonic()
         for child in self._children:
+            share = child.request.seconds if isinstance(child.request, HuntRequest) else 0.0
             if child.tower.seconds() > HANG_SECONDS:
                 child.kill(_HANGS)
-            elif isinstance(child.request, HuntRequest) and now > child.since + child.request.seconds + GRACE_SECONDS:
+            elif now > child.since + share + GRACE_SECONDS:
                 child.kill(_STUCK)
-            elif self._interrupted and self._stopping is not None and now > self._stopping + STOP_SECONDS:
+            elif self._interrupted and now > max(self._stopped_at, child.forked) + STOP_SECONDS:
                 child.kill(_STOPPED)
 
     def _stop(self) -> None:
         """Ask every search to end before its next case; settling goes on."""
-        if self._stopping is None:
-            self._stopping = time.monotonic()
-            for child in self._children:
-                if isinstance(child.request, HuntRequest):
-                    child.ask_to_stop()
+        if not self._stopping:
+            self._stopping, self._stopped_at = True, time.monotonic()
+            for child in self._hunts():
+                child.ask_to_stop()
 
     def _interrupt(self) -> None:
-        """End soon; a second time, end now."""
+        """End soon, with what was found saved but not judged again; a second time, end now."""
         if self._interrupted:
             for child in self._children:
                 child.kill(_STOPPED)
         self._interrupted = True
-        self._unsettled.clear()
+        self._unsettled = [replace(request, judge=False) for request in self._unsettled]
         self._stop()
+
+
+@contextmanager
+def _interrupts_told(tell: Callable[[], None]) -> Iterator[None]:
+    """Have Ctrl-C call a function rather than raise, which could tear a message of a child in two."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals reach the main thread alone
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: tell())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -124,10 +124,11 @@ class Failed:
 Message = Listed | Told | Unsettled | Settled | Failed
 
 
-def work(connection: Connection, request: Request, flight: Path, log: Path) -> None:
+def work(connection: Connection, request: Request, flight: Path, log: Path, folder: Path) -> None:
     """Meet one request and send what comes of it; the process ends with this function."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent says when to end
     _silence(log)
+    os.chdir(folder)  # where the parent is, and not where it was when it began
     try:
         if isinstance(request, ListRequest):
             connection.send(Listed(_list(request.addresses)))
@@ -210,5 +211,5 @@ def _settle(request: SettleRequest) -> Settled:
         finding = settle(_target(request.job), findings, request.settings)
     else:
         _target(request.job)  # so that the case's own classes can be read
-        finding = keep(findings[0], request.settings)
+        finding = keep(findings[0], request.settings, None)
     return Settled(replace(finding, case=None), pickle.dumps(finding.case))

@@ -158,7 +158,7 @@ class TerminalReport:
                 )
         for tally in result.tallies:
             for line in warnings(tally):
-                self._say(f"warning: {line}")
+                self._say(f"{'error' if tally.error else 'warning'}: {line}")
         self._print(closing(result), "bold")
         self._print(f"run again: {self._again}")
 
