@@ -23,6 +23,9 @@ GradOutputs = torch.Tensor | Sequence[torch.Tensor | None]
 # torch's default; the ladders of steps choose their own unless a caller asks for another one.
 DEFAULT_EPS = 1e-6
 
+# Where torch's generator stands meanwhile: nobody seeds with it, so a function that seeds for itself shows.
+UNUSUAL_SEED = 0x6A09E667F3BCC908
+
 # What makes a derivative wrong at the very call that was given. The remaining symptoms are about other calls
 # (an argument passed twice, no gradient asked for) or about what surrounds the derivative: `check` has those.
 ALWAYS = (
@@ -231,7 +234,7 @@ def _opened(func: Callable[..., Any], inputs: Inputs) -> tuple[Map, tuple[bool, 
     """
     arguments = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
     try:
-        outputs = Subject(func, arguments).forward()[1]
+        outputs = Map(func, arguments).forward()[1]
     except ForwardRaised as refusal:
         raise refusal.error from None
     check(func, arguments, order=1, oracles=())  # objects to what cannot be judged, and looks for nothing else
@@ -247,7 +250,7 @@ def _opened(func: Callable[..., Any], inputs: Inputs) -> tuple[Map, tuple[bool, 
 
 
 def _carries_graph(function: Map) -> bool:
-    return any(o.requires_grad for o in Subject(function.func, function.inputs).forward()[1])
+    return any(o.requires_grad for o in function.forward()[1])
 
 
 def _judged(
@@ -283,6 +286,7 @@ def _concluded(verdicts: Iterator[Verdict], *, raise_exception: bool) -> bool:
     reasons: list[str] = []
     findings: tuple[Finding, ...] = ()
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
+        torch.random.default_generator.manual_seed(UNUSUAL_SEED)  # the CPU's alone, which is restored
         warnings.simplefilter("ignore")  # the function is called many times; what it warns of is not our answer
         for verdict in verdicts:
             findings = verdict.findings

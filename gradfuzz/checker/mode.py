@@ -49,6 +49,15 @@ class Map:
     inputs: tuple[Any, ...]
     order: int = 1
 
+    def forward(self) -> tuple[Tensors, Tensors]:
+        """Call the map once on fresh leaves; give them and the outputs, and leave torch's generator as it was found.
+
+        Raises:
+            ForwardRaised: The map refuses its inputs.
+        """
+        with torch.random.fork_rng(devices=[]):
+            return Subject(self.func, self.inputs).forward()
+
     def gradient(self, grad_outputs: Sequence[torch.Tensor | None] | None, *, graph: bool, seed: int = 0) -> Map:
         """Give G as a map of inputs and grad_outputs; generic ones stand in for those not given.
 
@@ -57,7 +66,7 @@ class Map:
             graph: Whether G shall carry a graph; without, its own derivative exists in forward mode alone.
             seed: Seeds the generic grad_outputs.
         """
-        outputs = [o.detach() for o in Subject(self.func, self.inputs, seed=seed).forward()[1] if o.requires_grad]
+        outputs = [o.detach() for o in self.forward()[1] if o.requires_grad]
         own = generic(generator(seed, GRAD_OUTPUTS), outputs)
         given = own if grad_outputs is None else tuple(grad_outputs)
         v = tuple((o if g is None else g).detach().requires_grad_() for g, o in zip(given, own, strict=True))
@@ -137,7 +146,7 @@ def repeats(what: Map, manner: Manner) -> Verdict:
 def batched(what: Map, manner: Manner) -> Verdict:
     """Judge the backward of a map under vmap over its grad_outputs; one that cannot be batched is a finding."""
     mode = "rev" if what.order == 1 else "rev-rev"
-    leaves, outputs = Subject(what.func, what.inputs, seed=manner.seed).forward()
+    leaves, outputs = what.forward()
     kept = [o for o in outputs if o.requires_grad]
     if not kept:
         return _with()
