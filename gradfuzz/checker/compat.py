@@ -286,7 +286,7 @@ def _concluded(verdicts: Iterator[Verdict], *, raise_exception: bool) -> bool:
     reasons: list[str] = []
     findings: tuple[Finding, ...] = ()
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
-        torch.random.default_generator.manual_seed(UNUSUAL_SEED)  # the CPU's alone, which is restored
+        torch.default_generator.manual_seed(UNUSUAL_SEED)  # the CPU's alone, which is restored
         warnings.simplefilter("ignore")  # the function is called many times; what it warns of is not our answer
         for verdict in verdicts:
             findings = verdict.findings
