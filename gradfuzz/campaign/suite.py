@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import hypothesis
 from hypothesis import strategies as st
+from hypothesis.errors import InvalidArgument
 
 from gradfuzz import strategies as gst
 from gradfuzz.campaign.run import fuzz
@@ -82,13 +84,22 @@ class DrawnCase:
 def given(target: Target) -> Callable[[Callable[..., None]], Any]:
     """Make an ordinary Hypothesis test of a function that takes a case.
 
-    The test is called with a `DrawnCase`, by position; `hypothesis.settings` and `hypothesis.example` apply as
-    to any other.
+    The test is called with a `DrawnCase`, by position. `hypothesis.settings` and `hypothesis.example` apply as to
+    any other test; settings of your own want ``deadline=None`` too, which is the default here, since judging a case
+    may take longer than Hypothesis allows a test.
     """
     if not isinstance(target, Target):
         raise TargetError(f"{target!r} is no target; decorate it with gradfuzz.target")
     cases: st.SearchStrategy[Case] = gst.cases(target)
-    return hypothesis.given(cases.map(lambda case: DrawnCase(target, case)))
+    drawn = cases.map(lambda case: DrawnCase(target, case))
+
+    def decorate(test: Callable[..., None]) -> Any:
+        # With settings of their own already below, a test keeps those.
+        with contextlib.suppress(InvalidArgument):
+            test = hypothesis.settings(deadline=None)(test)
+        return hypothesis.given(drawn)(test)
+
+    return decorate
 
 
 _FAILURES: dict[str, type[AssertionError]] = {}
