@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -30,10 +30,6 @@ from gradfuzz.checker.numeric import Answer, Comparison, Estimate, LadderSpec, S
 # Jitter moves the inputs by two roundings, twice: enough to see what rounding does to a value, seldom less.
 JITTER_ROUNDINGS = 2
 JITTER_DRAWS = 2
-
-
-# How near a plain quotient of a short step must come to an extrapolated one to confirm it.
-LOCAL_SLACK = 0.1
 
 
 class Quantity(Enum):
@@ -64,12 +60,14 @@ class Context:
         order: 2 where second derivatives are to be compared, 1 where only gradients are.
         eps: The machine epsilon of that precision.
         tolerance: What the caller allows beyond the measured error.
+        left_out: Elements of the outputs that are not judged.
     """
 
     subject: Subject
     order: int
     eps: float
     tolerance: Tolerance = field(default_factory=Tolerance)
+    left_out: Mask | Literal[False] = False
 
     def spec(self, spec: LadderSpec) -> LadderSpec:
         """Cut a ladder where the caller's least step is, keeping three rungs for an error bar."""
@@ -285,6 +283,8 @@ def _compare_hessian(m: Measurement, gradients: Samples, jitter: Jitter, natural
     parts = segments(m.x)
     s = np.maximum(scales(m.x), np.finfo(np.float64).tiny)
     estimate = numeric.central(gradients, noise=jitter.gradients, eps=context.eps)
+    sizes = [np.abs(flat(t)) for t in (m.x, m.u, m.analytic.gradients)]
+    product = float(np.prod([size.max(initial=0.0, where=np.isfinite(size)) for size in sizes]))
     comparison = numeric.compare(
         m.analytic_of(Quantity.HESSIAN),
         estimate,
@@ -295,6 +295,8 @@ def _compare_hessian(m: Measurement, gradients: Samples, jitter: Jitter, natural
         eps=context.eps,
         rtol=context.tolerance.rtol,
         atol=context.tolerance.atol,
+        # Rounding of large inputs inside exp(a - b) and its like, which jitter of two draws may miss.
+        doubt=context.eps * product if np.isfinite(product) else 0.0,
     )
     kinked = numeric.not_smooth(gradients, noise=jitter.gradients, eps=context.eps)
     _add(m, Quantity.HESSIAN, gradients, estimate, kinked, comparison)
@@ -311,21 +313,39 @@ def _add(
     if quantity in m.comparisons:
         before = m.comparisons[quantity]
         answers = np.where(before.answers == Answer.AGREES, Answer.AGREES, answers)
-        # A contradiction of the earlier ladder that the later one cannot settle stays one where its estimate
-        # holds for short steps too.
-        old_value, old_error = m.estimates[quantity]
-        slack = LOCAL_SLACK * np.maximum(np.abs(old_value), np.abs(m.analytic_of(quantity))) + 4 * old_error
-        local = numeric.locally_consistent(samples, old_value, slack)
-        stays = (before.answers == Answer.CONTRADICTS) & (answers == Answer.CANNOT_TELL) & local
+        # A contradiction of the earlier ladder that the later one cannot settle stays one.
+        stays = (before.answers == Answer.CONTRADICTS) & (answers == Answer.CANNOT_TELL)
         answers = np.where(stays, Answer.CONTRADICTS, answers).astype(np.int8)
         kinked = kinked | m.kinked[quantity]
         old = m.estimates[quantity]
+        # Two ladders that contradict each other know nothing: long steps see a slope where short ones find the
+        # samples flat, because the argument is lost beside a large constant.
+        with np.errstate(all="ignore"):
+            apart = np.abs(estimate.value - old.value) > numeric.CONTRADICT_BARS * (estimate.error + old.error)
+            apart &= np.isfinite(estimate.error + old.error)
+        answers = np.where(apart & (answers == Answer.CONTRADICTS), Answer.CANNOT_TELL, answers)
         sharper = estimate.error <= old.error
         estimate = Estimate(np.where(sharper, estimate.value, old.value), np.minimum(estimate.error, old.error))
         mismatch = np.where(sharper, mismatch, before.mismatch)
+    if samples.spec.rungs >= numeric.FINE.rungs and (answers == Answer.CONTRADICTS).any():
+        noise = _noise_of(m, quantity)
+        short = numeric.confirmed_by_short_steps(
+            samples, m.analytic_of(quantity), estimate.value, noise=noise, eps=m.context.eps
+        )
+        answers = np.where((answers == Answer.CONTRADICTS) & ~short, Answer.CANNOT_TELL, answers)
     m.comparisons[quantity] = Comparison(answers.astype(np.int8), mismatch)
     m.estimates[quantity] = estimate
     m.kinked[quantity] = kinked
+
+
+def _noise_of(m: Measurement, quantity: Quantity) -> Array:
+    """What two roundings of the inputs do to the samples that a quantity is estimated from; 0 before it is known."""
+    if m.jitter is None:
+        return np.zeros(1)
+    if quantity is Quantity.SLOPE:
+        kept = flat(m.v) != 0
+        return np.array([float(np.abs(flat(m.v)[kept]) @ m.jitter.values[kept])])
+    return m.jitter.values if quantity is Quantity.JACOBIAN else m.jitter.gradients
 
 
 def _excluded(m: Measurement, quantity: Quantity) -> Mask:
@@ -334,7 +354,7 @@ def _excluded(m: Measurement, quantity: Quantity) -> Mask:
     if quantity is Quantity.SLOPE:
         return ~np.isfinite(analytic)
     if quantity is Quantity.JACOBIAN:
-        return ~np.isfinite(flat(m.analytic.values)) | ~np.isfinite(analytic)
+        return m.context.left_out | ~np.isfinite(flat(m.analytic.values)) | ~np.isfinite(analytic)
     gradients = flat(m.analytic.gradients)
     return ~np.isfinite(flat(m.x)) | ~np.isfinite(gradients) | ~np.isfinite(analytic)
 

@@ -135,10 +135,16 @@ def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
         text = explain.first_order(run, m, pairs)
         if all_detached:
             text = "no output carries a graph"
+        shown_got, shown_want = against(
+            float(column.analytic[0]), float(column.estimate.value[0]), float(column.estimate.error[0])
+        )
+        if decision.outcome is Outcome.WRONG_AT_KINK:
+            shown_want = _between(run, m.x, v, column.index) or shown_want
         return Finding(
             Symptom.DETACHED if all_detached else Symptom.WRONG_GRADIENT,
             name,
-            *against(float(column.analytic[0]), float(column.estimate.value[0]), float(column.estimate.error[0])),
+            shown_got,
+            shown_want,
             1,
             "rev",
             element,
@@ -150,6 +156,20 @@ def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
     detached = isinstance(m.analytic, Second) and not flat(m.analytic.jacobian_u).any()
     symptom = Symptom.DETACHED if detached else Symptom.WRONG_SECOND_DERIVATIVE
     return _along_direction(run, decision, Quantity.JACOBIAN, symptom, 2, "rev-rev")
+
+
+def _between(run: Run, x: Tensors, v: Tensors, index: int) -> str:
+    """Say between which one-sided slopes any answer at a kink would be right; nothing where they are not known."""
+    context = run.context
+    s = _scale(x, index)
+    first = context.subject.gradient(x, v)
+    samples, _ = sample(context, x, unit(x, index, s), v, first, context.spec(numeric.FINE), gradients=False)
+    line = samples.dot(flat(v))
+    ends = [numeric.one_sided(line, side, noise=np.zeros(1), eps=context.eps) for side in (-1, 1)]
+    if not all(np.isfinite(end.error[0]) for end in ends):
+        return ""
+    low, high = sorted(float(end.value[0]) / s for end in ends)
+    return f"a number from {low:.6g} to {high:.6g}"
 
 
 def _place(decision: Decision, text: str) -> str:

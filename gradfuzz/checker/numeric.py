@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class LadderSpec(NamedTuple):
@@ -49,8 +50,13 @@ INSIGNIFICANT = 1e-6
 # of the natural scale of the quantity where the value itself is (nearly) zero.
 POWER_RELATIVE = 1e-3
 POWER_NATURAL = 1e-6
+# In a low precision that differences must be taken in, no error bar gets below this many roundings: 4 bars of
+# 4 roundings over a step of a twentieth.
+POWER_ROUNDINGS = 320
 # An element this much smaller than its tensor's largest is judged by the largest: its rounding is.
 SMALLEST_SHARE = 1e-3
+# A gap this many times a rung's rounding can be decided by that rung.
+CLEAR_OF_ROUNDING = 10
 # The even part of V must stand this far above the noise before its slope means anything.
 EVEN_ABOVE_NOISE = 50.0
 # log E ratio: 2 where V is smooth, 1 at a kink, 0 at a jump; between 1 and 2 the doubt goes to the kink.
@@ -153,15 +159,24 @@ def central(samples: Samples, *, noise: Array, eps: float) -> Estimate:
         return _best(columns, rounding)
 
 
-def locally_consistent(samples: Samples, value: Array, slack: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether the plain quotient of any of the finer rungs comes near `value`.
+def confirmed_by_short_steps(samples: Samples, analytic: Array, value: Array, *, noise: Array, eps: float) -> Mask:
+    """Whether plain quotients of short steps lie well nearer to `value` than to `analytic`.
 
-    A staircase (rounding to a grid) looks smooth to steps much longer than its treads; short steps find it flat.
+    Long steps cannot see a function that varies within them: a staircase looks smooth to steps much longer than
+    its treads, an oscillation to steps of its period; and samples that lost their argument beside a large constant
+    repeat, so that short steps find no slope at all. The finest rung whose rounding is a tenth of the gap
+    decides, together with the one above it.
     """
     h = samples.spec.steps[:, None]
     with np.errstate(all="ignore"):
-        quotients = ((samples.plus - samples.minus) / (2 * h))[samples.spec.rungs // 3 :]
-        return np.asarray((np.abs(quotients - value) <= slack).any(axis=0))
+        quotients = (samples.plus - samples.minus) / (2 * h)
+        seen = np.maximum(noise, 2 * eps * samples.largest)
+        usable = (2 * seen / h <= np.abs(analytic - value) / CLEAR_OF_ROUNDING) & np.isfinite(quotients)
+        near = np.abs(quotients - value) <= np.abs(analytic - value) / 2
+    finest = np.where(usable.any(axis=0), len(h) - 1 - usable[::-1].argmax(axis=0), 0)
+    columns = np.arange(quotients.shape[1])
+    above = np.maximum(finest - 1, 0)
+    return np.asarray(usable.any(axis=0) & near[finest, columns] & (near[above, columns] | ~usable[above, columns]))
 
 
 def one_sided(samples: Samples, side: int, *, noise: Array, eps: float) -> Estimate:
@@ -176,7 +191,7 @@ def one_sided(samples: Samples, side: int, *, noise: Array, eps: float) -> Estim
         return _best(_extrapolate(column, factors), rounding)
 
 
-def not_smooth(samples: Samples, *, noise: Array, eps: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def not_smooth(samples: Samples, *, noise: Array, eps: float) -> Mask:
     """Tell by element whether V has a kink or a jump at the centre, from its even part V(h) + V(-h) - 2 V(0).
 
     The two finest rungs that stand above the noise decide: coarser ones may see a kink that lies elsewhere.
@@ -228,6 +243,7 @@ def compare(
     eps: float,
     rtol: float = 0.0,
     atol: float = 0.0,
+    doubt: float = 0.0,
 ) -> Comparison:
     """Compare an analytic derivative with an estimate, element by element.
 
@@ -241,6 +257,7 @@ def compare(
         eps: The machine epsilon of the arithmetic.
         rtol: Widens what agrees, relative to the estimate; never narrows.
         atol: Widens what agrees.
+        doubt: Widens what does not contradict, and nothing else.
     """
     value, error = estimate
     with np.errstate(all="ignore"):
@@ -252,8 +269,12 @@ def compare(
         wide = atol + rtol * np.abs(value)
         gap = np.abs(analytic - value)
         within = AGREE_BARS * error + floor + INSIGNIFICANT * scale + wide
-        beyond = CONTRADICT_BARS * error + 4 * floor + INSIGNIFICANT * scale + wide
-        powerful = AGREE_BARS * error + floor <= np.maximum(POWER_RELATIVE * scale, POWER_NATURAL * natural)
+        beyond = CONTRADICT_BARS * error + 4 * (floor + doubt) + INSIGNIFICANT * scale + wide
+        least_relative, least_natural = (
+            max(POWER_RELATIVE, POWER_ROUNDINGS * eps),
+            max(POWER_NATURAL, POWER_ROUNDINGS * eps),
+        )
+        powerful = AGREE_BARS * error + floor <= np.maximum(least_relative * scale, least_natural * natural)
         answers = np.full(len(analytic), Answer.CANNOT_TELL, dtype=np.int8)
         answers[(gap <= within) & powerful] = Answer.AGREES
         answers[~(gap <= beyond) & np.isfinite(error)] = Answer.CONTRADICTS  # so written that nan contradicts

@@ -29,6 +29,8 @@ from gradfuzz.errors import CheckError
 # Which draws a generator serves; every purpose has its own, so that one oracle's draws never move another's.
 GRAD_OUTPUTS, DIRECTIONS, JITTER, SETTLING, MODES, PRECISION, BATCH, FLATNESS = range(8)
 
+UNUSUAL_SEED = 0x67726164_66757A7A
+
 DOUBLES = {torch.float64, torch.complex128}
 
 
@@ -161,6 +163,11 @@ class Run:
     allowed_inputs: Mask | None = None
     allowed_outputs: Mask | None = None
 
+    @property
+    def finite(self) -> bool:
+        """Whether all outputs are finite: where one is not, two runs may well differ, and a backward may refuse."""
+        return all(bool(o.isfinite().all()) for o in self.base.outputs)
+
     def rng(self, purpose: int) -> Rng:
         """Make the generator of one purpose."""
         return generator(self.seed, purpose)
@@ -213,6 +220,8 @@ def begin(
         ForwardRaised: The function refuses its inputs.
         CheckError: The grad_outputs do not fit the outputs.
     """
+    # A state that no function of the caller's left behind: one that seeds for itself is seen to move it.
+    torch.random.set_rng_state(torch.Generator().manual_seed(UNUSUAL_SEED).get_state())
     base = Base(state_before=GlobalState.now())
     generator_state = torch.random.get_rng_state()
     leaves = subject.leaves()
@@ -285,7 +294,7 @@ def _fit(
 
 def prepare(run: Run) -> None:
     """Choose the precision of judgement and the point, and find what may be moved and weighted."""
-    double = _in_double(run.subject, run.base.outputs)
+    double = _in_double(run)
     subject = double if double is not None else run.subject
     run.own_precision = double is None
     eps = float(np.finfo(np.float64).eps) if double is not None else run.eps
@@ -293,25 +302,33 @@ def prepare(run: Run) -> None:
     run.x = subject.point
     outputs = run.base.outputs if subject is run.subject and subject.ordinary else subject.value(run.x)
     finite_outputs = np.isfinite(flat(outputs))
-    run.allowed_outputs = finite_outputs
+    # An auxiliary output without a graph beside others that have one is meant to have none.
+    meant = [flag or not any(run.base.with_graph) for flag in run.base.with_graph]
+    run.notes += [f"output {i} carries no graph: left out" for i, flag in enumerate(meant) if not flag]
+    graphs = np.concatenate([np.full(flat((o,)).size, flag) for o, flag in zip(outputs, meant, strict=True)])
+    run.allowed_outputs = finite_outputs & graphs
+    run.context.left_out = ~run.allowed_outputs
     v = unflat(flat(run.v), outputs)
     usable = np.isfinite(flat(v))
     fallback = flat(generic(run.rng(GRAD_OUTPUTS), outputs))
     values = np.where(usable, flat(v), fallback)
-    values[~finite_outputs] = 0.0
+    values[~run.allowed_outputs] = 0.0
     run.weights = unflat(values, outputs)
     run.allowed_inputs = np.isfinite(flat(run.x))
     # Where nothing distinguishes the inputs as given from the point of judgement, its double backward serves.
     run.shared = (
         subject is run.subject
         and subject.ordinary
-        and bool(run.allowed_inputs.all() and finite_outputs.all() and usable.all())
+        and bool(run.allowed_inputs.all() and run.allowed_outputs.all() and usable.all())
     )
 
 
-def _in_double(subject: Subject, outputs: Tensors) -> Subject | None:
+def _in_double(run: Run) -> Subject | None:
     """Give the same function on the same values in double, where it stays in double throughout."""
-    if all(t.dtype in DOUBLES for t in (*subject.wrt, *outputs)):
+    subject, outputs = run.subject, run.base.outputs
+    # A constant beside them may have any dtype.
+    judged = [flag or not any(run.base.with_graph) for flag in run.base.with_graph]
+    if all(t.dtype in DOUBLES for t in (*subject.wrt, *(o for o, j in zip(outputs, judged, strict=True) if j))):
         return subject
 
     def up(t: torch.Tensor) -> torch.Tensor:
@@ -326,7 +343,9 @@ def _in_double(subject: Subject, outputs: Tensors) -> Subject | None:
         there = double.value(double.point)
     except ForwardRaised:
         return None
-    if any(o.dtype not in DOUBLES for o in there) or [o.shape for o in there] != [o.shape for o in outputs]:
+    if any(j and o.dtype not in DOUBLES for o, j in zip(there, judged, strict=False)) or [o.shape for o in there] != [
+        o.shape for o in outputs
+    ]:
         return None
     return double
 

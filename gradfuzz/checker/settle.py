@@ -10,7 +10,7 @@ import numpy as np
 
 from gradfuzz.checker import numeric
 from gradfuzz.checker.direction import Mask, Rng, direction, generic
-from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Tensors, flat, move
+from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Tensors, flat, move
 from gradfuzz.checker.line import Context, Measurement, Quantity, measure, neighbour, sample
 from gradfuzz.checker.numeric import Answer
 
@@ -20,6 +20,10 @@ NEAR_TRIES, TRIES = 2, 10
 # Neighbours asked whether a contradiction stands beside the point too, before additivity decides.
 CONFIRMING_NEIGHBOURS = 4
 ADDITIVITY_TRIES = 4
+# Pieces around a kink that are asked for their slope, and how near to the one-sided slope it must be: a piece's
+# own slope changes by its curvature over the distance, far less than by the jump from piece to piece.
+PIECES_ASKED = 8
+PIECE_SLACK = 0.1
 # The second look at a contradiction uses other steps, so that no coincidence of the first repeats.
 SECOND_LOOK = numeric.WIDE._replace(first=numeric.WIDE.first / 3)
 
@@ -84,6 +88,9 @@ def settle(bench: Bench, quantity: Quantity, first: Measurement) -> Decision:
         again = bench.fresh(bench.x, SECOND_LOOK)
         if again is not None and again.answer(quantity) is Answer.CONTRADICTS:
             return _twice_contradicted(bench, quantity, first)
+    if bench.context.subject.random:
+        # How many numbers a random function draws may depend on the inputs: the sides of a point are not comparable.
+        return _beside(bench, quantity, first)
     if quantity is not Quantity.HESSIAN and (evidence := _outside_both_slopes(bench, first)) is not None:
         return Decision(Outcome.WRONG_AT_KINK, evidence)
     return _beside(bench, quantity, first)
@@ -95,7 +102,7 @@ def _twice_contradicted(bench: Bench, quantity: Quantity, first: Measurement) ->
             return Decision(Outcome.WRONG, first)
         if m.answer(quantity) is Answer.AGREES:
             break
-    if _additive(bench, quantity, first):
+    if not bench.context.subject.random and _additive(bench, quantity, first):
         return Decision(Outcome.WRONG_AT_POINT, first)
     return Decision(Outcome.RIGHT_NEARBY, first)
 
@@ -172,11 +179,52 @@ def _outside_both_slopes(bench: Bench, first: Measurement) -> Measurement | None
     again = bench.fresh(bench.x, SECOND_LOOK)
     if again is None or again.agrees or not _outside(again, quantity).any():
         return None
-    return first
+    return first if _two_pieces(bench, first, quantity) and _two_pieces(bench, again, quantity) else None
+
+
+def _two_pieces(bench: Bench, m: Measurement, quantity: Quantity) -> bool:
+    """Whether just two smooth pieces meet at the point, the case in which its one-sided slopes bound the choices.
+
+    Where more meet (the median of equal entries), a line crosses two of them and the convention may lie in a
+    third. So the pieces around are asked for their derivative along the same u: a value that is neither of the
+    two slopes belongs to another piece.
+    """
+    suspects = _outside(m, quantity)
+    low, high, bar, scale = _interval(m, quantity)
+    slack = numeric.CONTRADICT_BARS * bar + PIECE_SLACK * scale
+    context = bench.context
+    for _ in range(PIECES_ASKED):
+        x = neighbour(bench.x, bench.rng, NEAR)
+        try:
+            if quantity is Quantity.JACOBIAN:
+                there = flat(context.subject.second(x, m.v, m.u).jacobian_u)
+            else:
+                there = np.array([flat(context.subject.gradient(x, m.v).gradients) @ flat(m.u)])
+        except (ForwardRaised, BackwardRaised):
+            return False
+        with np.errstate(all="ignore"):
+            either = (np.abs(there - low) <= slack) | (np.abs(there - high) <= slack)
+        if not either[suspects].all():
+            return False
+    return True
 
 
 def _outside(m: Measurement, quantity: Quantity) -> Mask:
     analytic = m.analytic_of(quantity)
+    low, high, bar, scale = _interval(m, quantity)
+    with np.errstate(all="ignore"):
+        # Only a kink is judged here: both slopes known, and clearly different.
+        kink = high - low > numeric.CONTRADICT_BARS * bar
+        if quantity is Quantity.JACOBIAN:
+            kink &= m.kinked[quantity]
+        slack = numeric.CONTRADICT_BARS * bar + numeric.POWER_RELATIVE * scale
+        outside = (analytic < low - slack) | (analytic > high + slack)
+        known = np.isfinite(bar) & (bar <= numeric.POWER_RELATIVE * np.maximum(scale, np.abs(analytic)))
+    return np.asarray(outside & kink & known & np.isfinite(analytic))
+
+
+def _interval(m: Measurement, quantity: Quantity) -> tuple[Array, Array, Array, Array]:
+    """Give the lower and the higher one-sided slope, their error bar and their scale, by element."""
     eps = m.context.eps
     noise = m.jitter.values if m.jitter is not None else np.zeros(len(m.values.centre))
     right = numeric.one_sided(m.values, +1, noise=noise, eps=eps)
@@ -184,21 +232,17 @@ def _outside(m: Measurement, quantity: Quantity) -> Mask:
     with np.errstate(all="ignore"):
         low, high = np.minimum(right.value, left.value), np.maximum(right.value, left.value)
         bar = right.error + left.error
+        scale = np.maximum(np.abs(low), np.abs(high))
+        if quantity is Quantity.JACOBIAN:
+            return low, high, bar, scale
+        # <v, F>: the intervals of the outputs add up, whichever slope each of them takes.
         weights = flat(m.v)
-        # Only a kink is judged here: both slopes known, and clearly different.
-        kink = (high - low > numeric.CONTRADICT_BARS * bar) & m.kinked.get(
-            Quantity.JACOBIAN, np.ones(len(low), dtype=bool)
+        kept = weights != 0
+        ends = np.stack([weights * low, weights * high])[:, kept]
+        spread = np.abs(ends).sum(axis=1).max(initial=0.0)
+        return (
+            np.array([ends.min(axis=0).sum()]),
+            np.array([ends.max(axis=0).sum()]),
+            np.array([np.abs(weights[kept]) @ bar[kept]]),
+            np.array([spread]),
         )
-        if quantity is Quantity.SLOPE:
-            kept = weights != 0
-            ends = np.stack([weights * low, weights * high])[:, kept]
-            total, spread = np.abs(weights[kept]) @ bar[kept], np.abs(ends).sum(axis=1).max(initial=0.0)
-            low, high = np.array([ends.min(axis=0).sum()]), np.array([ends.max(axis=0).sum()])
-            bar, kink = np.array([total]), np.array([bool(kink[kept].any())])
-            scale = np.array([spread])
-        else:
-            scale = np.maximum(np.abs(low), np.abs(high))
-        slack = numeric.CONTRADICT_BARS * bar + numeric.POWER_RELATIVE * scale
-        outside = (analytic < low - slack) | (analytic > high + slack)
-        known = np.isfinite(bar) & (bar <= numeric.POWER_RELATIVE * np.maximum(scale, np.abs(analytic)))
-    return np.asarray(outside & kink & known & np.isfinite(analytic))

@@ -59,10 +59,10 @@ def forward_mode_agrees(run: Run) -> Iterator[Finding]:
         if got is None:
             return
         try:
-            samples, noise = _sampled(run, x, u, rng)
+            ladders, noise = _sampled(run, x, u, rng)
         except ForwardRaised:
             return
-        finding = _compare(run, samples, flat(got), noise)
+        finding = _compare(run, ladders, flat(got), noise)
         if finding is None:
             return
         found = found or finding
@@ -84,8 +84,8 @@ def _matches_reverse_mode(run: Run) -> bool:
         return bool((np.abs(flat(got) - want) <= 1e3 * run.context.eps * scale).all())
 
 
-def _sampled(run: Run, x: Tensors, u: Tensors, rng: Rng) -> tuple[numeric.Samples, Array]:
-    """Sample F along u on the ladder that decides best, with the jitter of F; no backward takes part."""
+def _sampled(run: Run, x: Tensors, u: Tensors, rng: Rng) -> tuple[list[numeric.Samples], Array]:
+    """Sample F along u on every ladder, with the jitter of F; no backward takes part."""
     context = run.context
     subject = context.subject
     centre = subject.value(x)
@@ -96,22 +96,23 @@ def _sampled(run: Run, x: Tensors, u: Tensors, rng: Rng) -> tuple[numeric.Sample
         with np.errstate(all="ignore"), suppress(ForwardRaised):
             noise = np.fmax(noise, np.abs(flat(subject.value(unflat(values * factors, x))) - flat(centre)))
     first = First(centre, (None,) * len(x), x)
-    best: numeric.Samples | None = None
-    least = np.inf
+    ladders = []
     for spec in (numeric.SCREEN, numeric.WIDE, numeric.FINE):
-        samples, _ = sample(context, x, u, (), first, context.spec(spec), gradients=False)
-        error = numeric.central(samples, noise=noise, eps=context.eps).error
-        if best is None or float(error.max(initial=0.0)) < least:
-            best, least = samples, float(error.max(initial=0.0))
-    assert best is not None
-    return best, noise
+        ladders.append(sample(context, x, u, (), first, context.spec(spec), gradients=False)[0])
+    return ladders, noise
 
 
-def _compare(run: Run, samples: numeric.Samples, got: Array, noise: Array) -> Finding | None:
+def _compare(run: Run, ladders: list[numeric.Samples], got: Array, noise: Array) -> Finding | None:
     """Find the output element whose tangent contradicts the difference quotient most clearly."""
     eps = run.context.eps
     outputs = run.weights
-    estimate = numeric.central(samples, noise=noise, eps=eps)
+    estimates = [numeric.central(samples, noise=noise, eps=eps) for samples in ladders]
+    best = np.stack([e.error for e in estimates]).argmin(axis=0)
+    columns = np.arange(len(got))
+    estimate = numeric.Estimate(
+        np.stack([e.value for e in estimates])[best, columns], np.stack([e.error for e in estimates])[best, columns]
+    )
+    samples = ladders[-1]
     comparison = numeric.compare(
         got,
         estimate,
@@ -123,8 +124,11 @@ def _compare(run: Run, samples: numeric.Samples, got: Array, noise: Array) -> Fi
         rtol=run.tolerance.rtol,
         atol=run.tolerance.atol,
     )
-    kinked = numeric.not_smooth(samples, noise=noise, eps=eps)
+    kinked = np.logical_or.reduce([numeric.not_smooth(ladder, noise=noise, eps=eps) for ladder in ladders])
+    kinked |= ~numeric.confirmed_by_short_steps(samples, got, estimate.value, noise=noise, eps=eps)
     wrong = (comparison.answers == Answer.CONTRADICTS) & ~kinked & np.isfinite(samples.centre) & np.isfinite(got)
+    if run.allowed_outputs is not None:
+        wrong &= run.allowed_outputs
     if not wrong.any():
         return None
     k = int(np.where(wrong, np.nan_to_num(comparison.mismatch, nan=0.0), -1.0).argmax())

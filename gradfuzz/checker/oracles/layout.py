@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 
-from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Tensors, backward, materialize
-from gradfuzz.checker.oracles.metamorphic import compare_gradients
+from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Tensors, backward, flat, materialize
+from gradfuzz.checker.naming import apart, element_of
+from gradfuzz.checker.oracles.metamorphic import compare_gradients, value_differs
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -53,6 +55,9 @@ def layout_is_irrelevant(run: Run) -> Iterator[Finding]:
     # A random function fills other elements when it walks memory in another order: no two layouts compare.
     changes = () if run.subject.random else CHANGES
     for name, change in changes:
+        if (value := _value_differs(run, change, name)) is not None:
+            yield value
+            return
         found = list(
             compare_gradients(
                 run,
@@ -68,8 +73,31 @@ def layout_is_irrelevant(run: Run) -> Iterator[Finding]:
     yield from _grad_outputs(run, contiguous)
 
 
-def _relaid_input(run: Run, change: object) -> Tensors:
-    assert callable(change)
+def _value_differs(run: Run, change: Callable[[torch.Tensor], torch.Tensor], name: str) -> Finding | None:
+    """Find an output that depends on the memory of the inputs; its gradient need not be looked at then."""
+    try:
+        leaves = tuple(change(p).detach().requires_grad_() for p in run.subject.point)
+        got = flat(run.subject.apply(run.subject.arguments(leaves)))
+    except ForwardRaised:
+        return None
+    want = flat(run.base.outputs if run.subject.ordinary else run.subject.value(run.subject.point))
+    differs = value_differs(run, got, want)
+    if not differs.any():
+        return None
+    k = int(np.flatnonzero(differs)[0])
+    where, element = element_of(run.base.outputs, [f"output {i}" for i in range(len(run.base.outputs))], k)
+    return Finding(
+        Symptom.LAYOUT_DEPENDENT,
+        where,
+        *apart(float(got[k]), float(want[k])),
+        0,
+        "",
+        element,
+        f"with inputs that are {name}; contiguous ones give another value",
+    )
+
+
+def _relaid_input(run: Run, change: Callable[[torch.Tensor], torch.Tensor]) -> Tensors:
     leaves = tuple(change(p).detach().requires_grad_() for p in run.subject.point)
     outputs = run.subject.apply(run.subject.arguments(leaves))
     return materialize(backward(outputs, leaves, tuple(g.contiguous() for g in run.v)), leaves)

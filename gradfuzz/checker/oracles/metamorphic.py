@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import numpy as np
 
-from gradfuzz.checker.direction import scales
-from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Tensors, flat
+from gradfuzz.checker.direction import Mask, scales
+from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Tensors, flat, unflat
+from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS
 from gradfuzz.checker.naming import apart, element_of, one_line
-from gradfuzz.checker.run import Run
+from gradfuzz.checker.run import JITTER, Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # Another layout may sum in another order: a thousand roundings of the largest element, and 16 times what two
@@ -22,7 +24,7 @@ NATURAL_ROUNDINGS = 16
 NATURAL_INSIGNIFICANT = 1e-10
 
 
-def differing(run: Run, got: Array, want: Array) -> Array:
+def differing(run: Run, got: Array, want: Array) -> Mask:
     """The elements of G by which two runs differ beyond rounding, as a mask; nan equals nan."""
     with np.errstate(all="ignore"):
         scale = np.abs(np.where(np.isfinite(want), want, 0.0)).max(initial=0.0)
@@ -39,10 +41,35 @@ def _natural(run: Run) -> Array:
     return np.asarray(max(NATURAL_ROUNDINGS * run.eps, NATURAL_INSIGNIFICANT) * sizes[0] * sizes[1] / per_input)
 
 
-def beyond(got: Array, want: Array, allowed: Array | float) -> Array:
+def beyond(got: Array, want: Array, allowed: Array | float) -> Mask:
     """The elements that differ by more than `allowed`, as a mask; nan equals nan and inf itself."""
     both_nan = np.isnan(got) & np.isnan(want)
     return np.asarray(~((np.abs(got - want) <= allowed) | (got == want) | both_nan))
+
+
+def value_differs(run: Run, got: Array, want: Array) -> Mask:
+    """Tell by element whether two values of F differ by more than rounding of the inputs explains."""
+    with np.errstate(all="ignore"):
+        allowed = ROUNDINGS * run.eps * _largest(want)
+        differs = beyond(got, want, allowed)
+        return beyond(got, want, allowed + NOISE_FACTOR * _noise(run, want)) if differs.any() else differs
+
+
+def _largest(values: Array) -> float:
+    return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
+
+
+def _noise(run: Run, want: Array) -> Array:
+    """What two roundings of the inputs do to the value, by element."""
+    rng = run.rng(JITTER)
+    point = run.subject.point
+    x = flat(point)
+    noise = np.zeros_like(want)
+    for _ in range(JITTER_DRAWS):
+        factors = 1 + rng.choice((-1.0, 1.0), len(x)) * JITTER_ROUNDINGS * run.eps
+        with np.errstate(all="ignore"), suppress(ForwardRaised):
+            noise = np.fmax(noise, np.abs(flat(run.subject.value(unflat(x * factors, point))) - want))
+    return noise
 
 
 def compare_gradients(

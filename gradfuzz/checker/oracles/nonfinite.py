@@ -9,7 +9,17 @@ import torch
 
 from gradfuzz.checker import numeric
 from gradfuzz.checker.direction import Mask, direction, generic, unit
-from gradfuzz.checker.evaluation import Array, BackwardRaised, First, ForwardRaised, Second, Tensors, flat, unflat
+from gradfuzz.checker.evaluation import (
+    Array,
+    BackwardRaised,
+    First,
+    ForwardRaised,
+    Second,
+    Tensors,
+    flat,
+    segments,
+    unflat,
+)
 from gradfuzz.checker.line import sample
 from gradfuzz.checker.naming import element_of
 from gradfuzz.checker.numeric import Estimate
@@ -36,6 +46,12 @@ def finite_where_it_should_be(run: Run, bench: Bench, analytic: First) -> Iterat
     bad = ~np.isfinite(gradient) & np.isfinite(x)
     whole = bool(np.isfinite(flat(analytic.values)).all())
     judged = whole and _in_range(run)
+    # Infinity in another argument makes 0 * inf, which nobody would mend; a mask of -inf in the same one counts.
+    for part in segments(run.x):
+        elsewhere = ~np.isfinite(x)
+        elsewhere[part] = False
+        if elsewhere.any() and (~np.isfinite(gradient[part]) & np.isfinite(x[part])).any():
+            judged = False
     if bad.any():
         bench.allowed_inputs = np.isfinite(x) & ~bad
         run.allowed_inputs = bench.allowed_inputs

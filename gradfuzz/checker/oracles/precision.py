@@ -56,7 +56,10 @@ def _flat_in_double(run: Run) -> Iterator[Finding]:
         with np.errstate(all="ignore"):
             # Only where the double backward says that this very gradient moves may its standing still count.
             expected = np.abs(flat(second.hessian_u)) * TINY_STEP
-            size = np.maximum(np.abs(here), np.abs(here).max(initial=0.0, where=np.isfinite(here)))
+            # The gradient is rounded at its own size, its tensor's, or that of what it is computed from.
+            natural = float(np.abs(flat(second.values)).max(initial=0.0)) + np.abs(flat(x))
+            natural = natural * float(np.abs(flat(v)).max(initial=0.0)) / np.maximum(s, np.finfo(float).tiny)
+            size = np.maximum(natural, np.abs(here).max(initial=0.0, where=np.isfinite(here)))
             moves = expected > MILLION_ROUNDINGS * run.eps * size
             stuck &= moves & (here == there) & np.isfinite(here)
         first = here

@@ -49,7 +49,10 @@ def raised(error: BackwardRaised, where: str = "backward") -> Finding:
 def backward_returns(run: Run) -> Iterator[Finding]:
     """A backward may not raise on gradients that autograd is allowed to hand it."""
     if run.base.error is not None:
-        yield raised(run.base.error)
+        if run.finite:
+            yield raised(run.base.error)
+        else:
+            run.reasons.append(f"backward raises where the value is not finite: {run.base.error}")
         return
     if run.order < 2:
         return
@@ -59,6 +62,9 @@ def backward_returns(run: Run) -> Iterator[Finding]:
         run.second_along = u
     except BackwardRaised as error:
         run.refused_second = True
+        if not run.finite:
+            run.reasons.append(f"double backward raises where the value is not finite: {error}")
+            return
         yield raised(error, "backward" if error.order == 1 else "double backward")
 
 
