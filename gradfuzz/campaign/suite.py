@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import hypothesis
 from hypothesis import strategies as st
-from hypothesis.errors import InvalidArgument
 
 from gradfuzz import strategies as gst
 from gradfuzz.campaign.run import fuzz
@@ -23,6 +21,9 @@ from gradfuzz.targets import Target, judge
 
 # A test of fifty cases has a number for its budget, not a clock: this only ends what would never end.
 SUITE_SECONDS = 3600.0
+
+# Hypothesis' own mark of a test that has settings, by which it refuses others; it has no public way to set a default.
+_APPLIED = "_hypothesis_internal_settings_applied"
 
 
 def assert_gradients(target: Target | str, *, max_examples: int = 50, seed: int = 0) -> None:
@@ -94,10 +95,11 @@ def given(target: Target) -> Callable[[Callable[..., None]], Any]:
     drawn = cases.map(lambda case: DrawnCase(target, case))
 
     def decorate(test: Callable[..., None]) -> Any:
-        # With settings of their own already below, a test keeps those.
-        with contextlib.suppress(InvalidArgument):
-            test = hypothesis.settings(deadline=None)(test)
-        return hypothesis.given(drawn)(test)
+        if hasattr(test, _APPLIED):  # a test with settings of its own below keeps those
+            return hypothesis.given(drawn)(test)
+        made = hypothesis.given(drawn)(hypothesis.settings(deadline=None)(test))
+        delattr(made, _APPLIED)  # so that settings above can take the place of ours
+        return made
 
     return decorate
 
