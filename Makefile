@@ -50,7 +50,7 @@ $(READY): pyproject.toml constraints.txt
 	if [ -z "$$found" ]; then \
 	    echo 'gradfuzz needs Python 3.11, 3.12 or 3.13; name one with PYTHON=/path/to/python' >&2; exit 1; \
 	fi; \
-	echo "making $(VENV) with $$($$found --version); the first time takes a minute or two"; \
+	echo "preparing $(VENV) with $$($$found --version); the first time takes a minute or two"; \
 	$$found -m venv $(VENV)
 	@$(PY) -m pip install -qq --constraint constraints.txt --editable '.[dev]'
 	@touch $@
