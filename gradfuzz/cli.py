@@ -101,12 +101,12 @@ def cli(ctx: click.Context) -> None:
 @_listed("--exclude-checks", "Symptoms not to look for.")
 @click.option("--max-failures", type=int, metavar="N", help="End after so many findings.")
 @click.option("--baseline", metavar="FILE", help="Signatures not to report, one a line.")
-@click.option("--report", "reports", multiple=True, metavar="FORMAT:PATH", help="Also write json, jsonl or junit.")
+@click.option("--report", multiple=True, metavar="FORMAT:PATH", help="Also write json, jsonl or junit.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only what was found.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the case of each finding, and tracebacks of our own errors.")
 @click.option("--no-color", is_flag=True, help="Use no colors.")
 @click.pass_context
-def fuzz(ctx: click.Context, /, targets: tuple[str, ...], reports: tuple[str, ...], **options: Any) -> None:
+def fuzz(ctx: click.Context, /, targets: tuple[str, ...], report: tuple[str, ...], **options: Any) -> None:
     """Search targets for wrong derivatives.
 
     What is found is shrunk to the smallest case, judged again, and saved.
@@ -122,7 +122,7 @@ def fuzz(ctx: click.Context, /, targets: tuple[str, ...], reports: tuple[str, ..
 
     quiet, verbose, no_color = (options.pop(name) for name in ("quiet", "verbose", "no_color"))
     settings = make_settings(**options)
-    listeners: list[Report] = [open_report(spec) for spec in reports]
+    listeners: list[Report] = [open_report(spec) for spec in report]
 
     def tell(event: Event) -> None:
         for listener in listeners:
