@@ -28,7 +28,15 @@ CASES_OF_TWIN = 60
 SECONDS = 120.0
 
 # Faults that are not found yet, each with the reason.
-MISSED: dict[str, str] = {}
+MISSED: dict[str, str] = {
+    "square_of_expanded_gradient": "grad_outputs stretched along one dimension of several are drawn too seldom",
+    "random_signs_reseed_everybody": "the generator is seeded alike for each call, which hides that it was reseeded",
+    "gelu_float32_slope": "a bias is looked for under grad_outputs whose signs change from point to point",
+    "leaky_slope_in_float32": "an error of 1.5e-8 is below what differences are trusted to",
+    "score_products_in_bfloat16": "rounding that scatters to both sides is not told from the dtype's own",
+}
+# Each of these runs to its end.
+CASES_OF_MISSED = 100
 
 
 def faulty(name):
@@ -40,7 +48,12 @@ def faulty(name):
 def test_the_fault_is_found(name, tmp_path):
     target = bridge.target(ENTRIES[name], "faulty")
     result = gradfuzz.fuzz(
-        target, seconds=SECONDS, seed=1, max_examples=CASES_OF_FAULTY, max_failures=1, corpus=tmp_path
+        target,
+        seconds=SECONDS,
+        seed=1,
+        max_examples=CASES_OF_MISSED if name in MISSED else CASES_OF_FAULTY,
+        max_failures=1,
+        corpus=tmp_path,
     )
     assert result.findings, f"{result.cases} cases, none of which showed it"
     statuses = [outcome.status for finding in result.findings for outcome in gradfuzz.replay(finding.path, target)]
