@@ -198,7 +198,7 @@ def test_flaky_and_unsaved_are_said():
     [
         (Tally("f", cases=10, rejected=9, reason="ValueError(n)"), "9 of 10 cases were rejected, most often by Value"),
         (Tally("f", cases=4, inconclusive=4, doubt="a kink"), "none of 4 cases was conclusive, most often: a kink"),
-        (Tally("f"), "not tested, no time was left for it"),
+        (Tally("f"), "not tested, the campaign ended before its turn"),
         (Tally("f", error="its process died: SIGKILL"), "f: its process died: SIGKILL"),
         (Tally("f", cases=4, known=("a",)), "1 known signature seen and not reported"),
     ],

@@ -161,8 +161,19 @@ def _list(addresses: Sequence[str]) -> tuple[Job, ...]:
     jobs: dict[str, Job] = {}
     for address in addresses:
         for target in resolve(address):
-            jobs.setdefault(target.name, Job(address, target.name))
+            if target.name not in jobs:
+                jobs[target.name] = Job(target.name if _is_resolved(target.name) else address, target.name)
     return tuple(jobs.values())
+
+
+def _is_resolved(name: str) -> bool:
+    """Whether a target is found by its own name, for which less is imported than for a folder."""
+    from gradfuzz.targets import resolve
+
+    try:
+        return any(target.name == name for target in resolve(name))
+    except GradfuzzError:  # below the project's root, a name that is relative to that leads nowhere
+        return False
 
 
 def _target(job: Job) -> Target:

@@ -48,7 +48,7 @@ def warnings(tally: Tally) -> Iterator[str]:
     if tally.error:
         yield one_line(f"{tally.target}: {tally.error}")
     elif tally.cases == 0 and not tally.findings:
-        yield f"{tally.target}: not tested, no time was left for it"
+        yield f"{tally.target}: not tested, the campaign ended before its turn"
     elif tally.mostly_rejected:
         yield one_line(
             f"{tally.target}: {tally.rejected:,} of {counted(tally.cases, 'case')} were rejected, most often by "
