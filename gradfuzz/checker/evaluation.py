@@ -16,6 +16,11 @@ Tensors = tuple[torch.Tensor, ...]
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
+# The nodes that torch puts where a derivative is refused, and how many nodes are looked through for one.
+REFUSING_NODES = {"torch::autograd::Error", "NotImplemented"}
+MOST_NODES = 10_000
+
+
 class ForwardRaised(Exception):
     """The function refused its inputs; `error` is what it raised."""
 
@@ -341,6 +346,8 @@ class Subject:
                 )
             except Exception as error:
                 raise BackwardRaised(error, 2) from None
+        if any(r is None for r in results) and (refusal := _refusal_in([g for g, _ in pairs])):
+            raise BackwardRaised(NotImplementedError(refusal), 2)
         count = len(first.leaves)
         return Second(
             first.outputs,
@@ -350,6 +357,24 @@ class Subject:
             jacobian_u=materialize(results[count:], handed),
             detached=detached,
         )
+
+
+def _refusal_in(roots: Sequence[torch.Tensor]) -> str:
+    """Tell whether a graph holds a node that refuses to be differentiated but leads to nothing that is asked for.
+
+    `once_differentiable` hangs its gradients on such a node: whoever asks for inputs by name gets None from it.
+    """
+    seen: set[torch.autograd.graph.Node] = set()
+    nodes = [t.grad_fn for t in roots]
+    while nodes and len(seen) < MOST_NODES:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() in REFUSING_NODES:
+            return "the gradient is marked as one that cannot be differentiated (once_differentiable)"
+        nodes += [following for following, _ in node.next_functions]
+    return ""
 
 
 def backward(

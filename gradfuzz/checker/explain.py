@@ -66,6 +66,10 @@ def second_order(got: Array, want: Array, k: int) -> str:
     """Explain a wrong second derivative whose first is right: something is missing from the backward's graph."""
     with np.errstate(all="ignore"):
         known = np.isfinite(got) & np.isfinite(want)
-    if known[k] and got[k] == 0:
+    if not known[k]:
+        return ""
+    if got[k] == 0:
         return "zero although the first derivative is right: a term of the backward carries no graph"
-    return "the first derivative is right: the backward may use a value saved in forward that counts as a constant"
+    ratio = got[k] / want[k] if want[k] else 0.0
+    words = _of_ratio(float(ratio), 1)
+    return f"the first derivative is right, the second {words}" if words else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -223,6 +223,8 @@ def begin(
     # A state that no function of the caller's left behind: one that seeds for itself is seen to move it.
     torch.random.set_rng_state(torch.Generator().manual_seed(UNUSUAL_SEED).get_state())
     base = Base(state_before=GlobalState.now())
+    if subject.random:  # every call of it starts from its own seed
+        base.state_before = replace(GlobalState.now(), seed=subject.seed)
     generator_state = torch.random.get_rng_state()
     leaves = subject.leaves()
     before = tuple(t.detach().clone() for t in leaves)

@@ -80,8 +80,12 @@ def _flat_in_double(run: Run) -> Iterator[Finding]:
 
 
 def _relative(low: Array, double: Array) -> Array:
-    """(low - double) / (|double| + 0.01 max): relative, but never to an element that is nearly zero."""
-    return np.asarray((low - double) / (np.abs(double) + 0.01 * np.abs(double).max(initial=0.0) + np.finfo(float).tiny))
+    """(low - double) / (|double| + 0.01 max), signed as double is: positive where low precision is too large.
+
+    Relative, but never to an element that is nearly zero.
+    """
+    size = np.abs(double) + 0.01 * np.abs(double).max(initial=0.0) + np.finfo(float).tiny
+    return np.asarray((low - double) * np.where(double < 0, -1.0, 1.0) / size)
 
 
 def _biased(run: Run) -> Iterator[Finding]:

@@ -90,10 +90,8 @@ def state_is_kept(run: Run) -> Iterator[Finding]:
         return
     for name in ("grad_mode", "default_dtype", "threads", "seed", "deterministic", "anomaly"):
         old, new = getattr(before, name), getattr(after, name)
-        if name == "seed" and run.subject.random:
-            continue  # we seeded it ourselves
         if old != new:
-            yield Finding(Symptom.GLOBAL_STATE, name.replace("_", " "), str(new), str(old), 1, "rev")
+            yield Finding(Symptom.GLOBAL_STATE, name.replace("_", " "), f"{new} after the call", f"{old}, as before")
 
 
 def calls_repeat(run: Run) -> Iterator[Finding]:
