@@ -249,7 +249,7 @@ def test_max_failures_ends_the_campaign(judged_by):
 
 
 def test_a_shrink_without_time_keeps_what_was_seen(judged_by, monkeypatch, tmp_path):
-    monkeypatch.setattr(rounds, "LEAST_SHRINK_SECONDS", 0.0)
+    monkeypatch.setattr("gradfuzz.campaign.hunt.RESERVE", 0.0)
     monkeypatch.setattr(rounds, "MOST_SHRINK_SECONDS", 0.0)
     judged_by(lambda case: [seen(), seen(where="input 1")] if elements(case) >= 2 else [])
     result = search(corpus=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,6 @@ def double(x):
     return x.detach() * x
 """
 MENDED = WRONG.replace("x.detach()", "x")
-SLOW = WRONG.replace("return", "import time; time.sleep(0.01); return")
 REFUSING = WRONG.replace("return", "raise ValueError('no'); return")
 
 
@@ -179,7 +179,7 @@ def test_help_and_version_import_no_torch():
 
 
 def test_ctrl_c_prints_what_was_found_and_leaves_it_on_disk(project):
-    (project / "op.py").write_text(SLOW)
+    (project / "op.py").write_text(WRONG)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-u", "-m", "gradfuzz.cli", "fuzz", "op.py", "--seconds", "300", "--seed", "0"]
     with subprocess.Popen(
@@ -191,7 +191,7 @@ def test_ctrl_c_prints_what_was_found_and_leaves_it_on_disk(project):
         out, err = process.communicate(timeout=120)
     assert process.returncode == cli.INTERRUPTED
     assert out.splitlines()[0].startswith("op.py::double  ")
-    assert "interrupted: 1 finding" in out or "interrupted: 2 findings" in out
+    assert re.search("^interrupted: [1-9] finding", out, re.MULTILINE)
     assert "Traceback" not in err
     paths = list(Path("corpus").rglob("*"))
     assert all(load(path).target == "op.py::double" for path in paths if path.is_file())

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from gradfuzz.case import Case
     from gradfuzz.targets import Target
 
+# Of a target's share, what is kept for shrinking what is found at its very end: a quarter, but no more than this.
+RESERVE_SECONDS = 2.0
+RESERVE = 0.25
+
 # Often enough to look alive, seldom enough to cost nothing.
 PROGRESS_SECONDS = 0.25
 
@@ -101,9 +105,13 @@ class Hunt:
             number += 1
 
     def _over(self) -> bool:
-        late = time.monotonic() >= self._began + self.seconds
+        late = time.monotonic() >= self._began + self.seconds - self._reserve
         most = self.settings.max_failures
         return late or self.stopped() or (most is not None and len(self.tally.findings) >= most)
+
+    @property
+    def _reserve(self) -> float:
+        return min(RESERVE_SECONDS, self.seconds * RESERVE)
 
     def _drawn_enough(self) -> bool:
         limit = self.settings.max_examples
@@ -118,7 +126,8 @@ class Hunt:
             settings=self.settings,
             seed=round_seed(self.settings.seed, self.target.name, number),
             known=frozenset(self._known),
-            deadline=self._began + self.seconds,
+            deadline=self._began + self.seconds - self._reserve,
+            reserve=self._reserve,
             focus=focus,
             cases=cases,
             stopped=self.stopped,

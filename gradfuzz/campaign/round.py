@@ -32,10 +32,9 @@ if TYPE_CHECKING:
 # (signatures now known) soon serves the next.
 CASES = 200
 
-# A shrink takes 20 to 120 attempts, of up to a tenth of a second each; half of what is left of the budget, so
-# that the next finding has its share, but never more nor less than this, though the budget be overdrawn.
+# A shrink takes 20 to 120 attempts, of up to a tenth of a second each. It gets half of the time that is left, so
+# that the next finding has its share, but no more than this.
 MOST_SHRINK_SECONDS = 10.0
-LEAST_SHRINK_SECONDS = 2.0
 
 # Attempts without a smaller case after which a shrink is over; the longest gap seen before one more was 69.
 STALE = 100
@@ -105,6 +104,7 @@ class Round:
         seed: The round's own seed.
         known: Signatures that are not looked for.
         deadline: When drawing ends, on the monotonic clock.
+        reserve: Seconds that a shrink may take in any case, beyond the deadline where need be.
         focus: The signature that fails a case; None until the first is seen.
         cases: How many cases are drawn at most.
         stopped: Asked before each case whether to end at once.
@@ -118,6 +118,7 @@ class Round:
     seed: int
     known: frozenset[str]
     deadline: float
+    reserve: float = 0.0
     focus: str | None = None
     cases: int = CASES
     stopped: Callable[[], bool] = lambda: False
@@ -250,7 +251,7 @@ class Round:
             self._shrinking = True
             now = time.monotonic()
             half = (self.deadline - now) / 2
-            self.deadline = now + max(LEAST_SHRINK_SECONDS, min(half, MOST_SHRINK_SECONDS))
+            self.deadline = now + max(self.reserve, min(half, MOST_SHRINK_SECONDS))
 
 
 _CLASSES: dict[str, type[Shown]] = {}

@@ -45,7 +45,7 @@ def fuzz(
 
     Args:
         targets: Targets, or addresses of targets, one or several.
-        seconds: Budget of the whole campaign; a shrink may take it two seconds beyond.
+        seconds: Budget of the whole campaign.
         seed: Decides every case; drawn, and told in the result, when it is None.
         max_examples: Cases a target; None draws for as long as the time allows.
         corpus: The folder that reproducers are saved in; None saves none.

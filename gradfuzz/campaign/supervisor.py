@@ -55,6 +55,9 @@ GRACE_SECONDS = 40.0
 # How long children may take to end when a person asks; they end before their next case.
 STOP_SECONDS = 3.0
 
+# Of a target's turn, what is searched at least, however long its import takes.
+LEAST_OF_TURN = 0.25
+
 # Why a child was killed.
 _HANGS, _STUCK, _STOPPED = "a case does not return", "it did not end when its time was over", "the campaign was ended"
 
@@ -122,6 +125,8 @@ class Supervisor:
     _tallies: dict[str, Tally] = field(init=False)
     # Targets whose search is over; findings of theirs may still be being settled.
     _ended: set[str] = field(init=False, default_factory=set)
+    # How long each child took to import its target.
+    _startups: list[float] = field(init=False, default_factory=list)
     _stopping: bool = field(init=False, default=False)
     _stopped_at: float = field(init=False, default=0.0)
     _interrupted: bool = field(init=False, default=False)
@@ -147,17 +152,26 @@ class Supervisor:
         return [child for child in self._children if isinstance(child.request, HuntRequest)]
 
     def _start_children(self) -> None:
-        now = time.monotonic()
-        left = self._began + self.settings.seconds - now
-        if left <= 0 or self._stopping:
+        if self._left() <= 0 or self._stopping:
             self._waiting.clear()
         while self._waiting and len(self._hunts()) < self.settings.workers:
-            slots = min(self.settings.workers, len(self._waiting) + len(self._hunts()))
-            share = min(left, left * slots / (len(self._waiting) + len(self._hunts())))
-            job = self._waiting.pop(0)
-            self._start(HuntRequest(job, self.settings, share))
+            share = self._share()
+            self._start(HuntRequest(self._waiting.pop(0), self.settings, share))
         while self._unsettled and len(self._children) < len(self._hunts()) + self.settings.workers:
             self._start(self._unsettled.pop(0))
+
+    def _left(self) -> float:
+        return self._began + self.settings.seconds - time.monotonic()
+
+    def _share(self) -> float:
+        """Give the seconds that the next target is searched, so that each has its turn.
+
+        A child takes time to start; what that took on average is not there for searching.
+        """
+        targets = len(self._waiting) + len(self._hunts())
+        turn = self._left() * min(self.settings.workers, targets) / targets
+        startup = sum(self._startups) / max(len(self._startups), 1)
+        return max(turn - startup, turn * LEAST_OF_TURN)
 
     def _start(self, request: HuntRequest | SettleRequest) -> None:
         self._children.append(Child.start(request, self.folder))
@@ -194,6 +208,7 @@ class Supervisor:
     def _tell(self, child: Child, event: Event) -> None:
         if isinstance(event, TargetStarted):
             child.since = time.monotonic()
+            self._startups.append(child.since - child.forked)
             self.emit(event)
         elif isinstance(event, FindingNew):
             self._record(event.finding)
