@@ -194,7 +194,7 @@ def _twisted(draw: st.DrawFn, made: _Assembly) -> tuple[bool, ...]:
     return ()
 
 
-def _outputs(target: TargetLike, case: Case) -> Outputs:
+def outputs_of(target: TargetLike, case: Case) -> Outputs:
     """Run the forward once to see its outputs; the random generator is left as it was."""
     state = torch.random.get_rng_state()
     call = case.build()
@@ -265,4 +265,7 @@ def cases(
     if not target.parameters:
         raise StrategyError(f"{target.name} declares no arguments; a derivative needs at least one tensor")
     names = FLOATING if dtypes is None else names_of(dtypes)
-    return _cases(target, names, present(devices), probe or (lambda case: _outputs(target, case)))
+    for dtype in names:
+        if not is_differentiable(dtype):
+            raise StrategyError(f"dtypes={dtype!r} carries no gradient; give floating or complex dtypes")
+    return _cases(target, names, present(devices), probe or (lambda case: outputs_of(target, case)))

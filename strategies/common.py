@@ -24,7 +24,7 @@ _mode = st.sampled_from(MODES)
 # How often a tensor follows the mode of its case instead of staying generic.
 _follows = st.sampled_from((False, True, True, True))
 # How often a tensor has a dtype of its own: type promotion is a kind of defect, but most functions refuse it.
-_differs = st.sampled_from((False,) * 29 + (True,))
+_differs = st.sampled_from((False,) * 39 + (True,))
 
 
 class Conflict(Exception):
@@ -74,9 +74,10 @@ class Common:
         if len(allowed) == 1:
             return allowed[0]
         shared = next((name for name in self._dtypes.values() if name in allowed), None)
-        if shared is None or (draw(_differs) if self.tensors else False):
-            shared = draw(dtypes(allowed))
-            self._dtypes.setdefault(allowed, shared)
+        if shared is None:
+            shared = self._dtypes[allowed] = draw(dtypes(allowed))
+        elif draw(_differs):
+            return draw(dtypes(tuple(name for name in allowed if name != shared)))
         return shared
 
     def device(self, draw: st.DrawFn) -> str:

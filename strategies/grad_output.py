@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -11,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 from gradfuzz.errors import StrategyError
-from gradfuzz.strategies.dtype import is_complex, is_differentiable, name_of, names_of
+from gradfuzz.strategies.dtype import is_differentiable, name_of, names_of
 from gradfuzz.strategies.layout import Layout, plain
 from gradfuzz.strategies.tensor import Recipe, recipe
 from gradfuzz.strategies.value import draw_values
@@ -49,16 +48,17 @@ def draw_grad_output(
 ) -> Recipe | None:
     """Draw the gradient of one output; None, an undefined one, only where it can be spared."""
     kind = draw(_kinds(min(len(size), _RANK_OF_TRANSPOSED), spare))
+    layout = _layout(kind, len(size))
+    # Drawn whatever the kind: fewer draws would make the other kinds simpler than the generic one.
+    values = draw_values(draw, layout.owned(size), dtype=dtype, salt=_SALT + salt)
     if kind == "undefined":
         return None
-    layout = _layout(kind, len(size))
-    owned = layout.owned(size)
-    if kind in ("zeros", "one_hot"):
-        values = np.zeros(owned, dtype=np.complex128 if is_complex(dtype) else np.float64)
-        if kind == "one_hot" and values.size:
-            values.flat[draw(st.integers(0, math.prod(size) - 1))] = 1
-    else:
-        values = draw_values(draw, owned, dtype=dtype, salt=_SALT + salt)
+    if kind == "zeros":
+        values = np.zeros_like(values)
+    elif kind == "one_hot" and values.size:
+        hot = int(np.argmax(values.real))
+        values = np.zeros_like(values)
+        values.flat[hot] = 1
     return recipe(values, size, layout, dtype=dtype, device=device, requires_grad=False)
 
 

@@ -61,6 +61,6 @@ def _kinds(rank: int) -> st.SearchStrategy[Callable[[Array], Array]]:
     return st.sampled_from(_OF_ANY + (_OF_VECTORS if rank else ()) + (_OF_MATRICES if rank > 1 else ()))
 
 
-def structured(draw: st.DrawFn, x: Array) -> Array:
-    """Impose a drawn structure on generic elements; zeros is the simplest."""
-    return draw(_kinds(min(x.ndim, 2)))(x)
+def structures(rank: int) -> st.SearchStrategy[Callable[[Array], Array]]:
+    """Functions that impose a structure on the elements of a tensor. Shrinks to zeros."""
+    return _kinds(min(rank, 2))

@@ -24,7 +24,8 @@ from gradfuzz.strategies.value import Array, Bounds, checked_bounds, draw_values
 if TYPE_CHECKING:
     from hypothesis.internal.conjecture.data import ConjectureData
 
-# A matrix constraint takes exponentials of the diagonal: a quarter keeps conditions below a few thousand.
+# A matrix constraint takes exponentials of the diagonal: a quarter keeps generic conditions below a few thousand,
+# and the farthest ones within what float64 can factorise.
 _MATRIX_SCALE = 1 / 4
 # Beyond this exp and sigmoid reach the edge of float32's precision, and the inverse of the transform is lost.
 _FARTHEST = 16.0
@@ -109,8 +110,17 @@ class Tensors(st.SearchStrategy[Recipe]):
         """Draw one recipe, with the names and the dtype of the case being drawn."""
         return shared(lambda common: self._draw(cast("st.DrawFn", data.draw), common))
 
+    def _real_of(self, common: Common) -> tuple[str, ...] | None:
+        """The dtypes of the case that elements in order can have; None where order does not matter."""
+        if self._bounds is None and constrained.is_real(self.constraint):
+            return None
+        real = tuple(name for name in common.dtypes if not is_complex(name))
+        if not real:
+            raise StrategyError(f"{self!r} needs a real dtype, the case has {', '.join(common.dtypes)}")
+        return real
+
     def _draw(self, draw: st.DrawFn, common: Common) -> Recipe:
-        dtype = common.dtype(draw, self._dtype)
+        dtype = common.dtype(draw, self._dtype or self._real_of(common))
         size = draw_shape(draw, common, self._dims)
         salt = common.tensors
         common.tensors += 1
@@ -146,9 +156,8 @@ def _constrained(
     transform = constrained.transform(constraint)
     free = tuple(transform.inverse_shape(size))
     z = draw_values(draw, free, dtype="float64", mode="generic" if mode == "special" else mode, salt=salt)
-    if constraint.event_dim == 2:
-        z = z * _MATRIX_SCALE
-    x = transform(torch.tensor(np.clip(z, -_FARTHEST, _FARTHEST)))
+    scale = _MATRIX_SCALE if constraint.event_dim == 2 else 1.0
+    x = transform(torch.tensor(np.clip(z, -_FARTHEST, _FARTHEST) * scale))
     if mode == "special" and constraint.event_dim == 0 and x.numel():
         edge = transform(torch.full((), -math.inf, dtype=torch.float64))
         if bool(constraint.check(edge)):

@@ -15,7 +15,7 @@ from gradfuzz.case import Element
 from gradfuzz.element import COMPLEX, dtype_of
 from gradfuzz.errors import StrategyError
 from gradfuzz.strategies.dtype import is_complex, name_of, names_of
-from gradfuzz.strategies.structure import structured
+from gradfuzz.strategies.structure import structures
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Bounds = tuple[float, float]
@@ -70,7 +70,8 @@ class Pool:
 
     def take(self, codes: Array, salt: int) -> Array:
         """Turn bytes into elements; `salt` keeps the tensors of a case apart."""
-        chosen: Array = self.values[codes * len(self.values) // _POOL]
+        # Modulo, not a share of the range: a byte less is the entry before, which is how a shrink goes.
+        chosen: Array = self.values[codes % len(self.values)]
         if not self.nudge:
             return chosen
         place = (np.arange(len(codes)) + salt) % self.odds
@@ -97,7 +98,10 @@ def ends(dtype: str, bounds: Bounds) -> Bounds:
     """The outermost numbers of the dtype that lie within the bounds."""
     low, high = bounds
     if not dtype_of(dtype).is_floating_point:
-        inner = (float(math.ceil(low)), float(math.floor(high)))
+        least, most = (
+            (0, 1) if dtype == "bool" else (torch.iinfo(dtype_of(dtype)).min, torch.iinfo(dtype_of(dtype)).max)
+        )
+        inner = (float(math.ceil(max(low, least))), float(math.floor(min(high, most))))
     else:
         top, eps = largest(dtype), torch.finfo(dtype_of(dtype)).eps
         tiny = torch.finfo(dtype_of(dtype)).smallest_normal
@@ -210,26 +214,29 @@ def _codes(draw: st.DrawFn, count: int) -> Array:
     return np.concatenate([drawn, filling]).astype(np.intp)
 
 
-_spread = {
-    "ties": st.sampled_from(("one", "all", "all", "all")),
-    "special": st.sampled_from(("one", "one", "all")),
-    "wide": st.sampled_from(("one", "all", "all", "scaled")),
+# To how much of a tensor a mode applies.
+_SPREADS = {
+    "ties": ("one", "all", "all", "all"),
+    "special": ("one", "one", "all"),
+    "wide": ("one", "all", "all", "scaled"),
 }
 
 
 def _spread_out(draw: st.DrawFn, count: int, mode: str, dtype: str, bounds: Bounds | None, salt: int) -> Array:
-    spread = draw(_spread[mode])
+    values = pool(mode, dtype, bounds).values
+    cells = max(count, 1) * len(values)
+    # One draw for the spread, the element and its value, so that a single zero counts as simpler than all zeros.
+    kind, choice = divmod(draw(st.integers(0, len(_SPREADS[mode]) * cells - 1)), cells)
+    spread = _SPREADS[mode][kind]
     if spread == "all":
         return pool(mode, dtype, bounds).take(_codes(draw, count), salt)
     elements = pool("generic", dtype, bounds).take(_codes(draw, count), salt)
     if spread == "scaled":
         reach = math.log2(largest(dtype)) / 2
-        scale = draw(st.sampled_from(tuple(e for e in _SCALES if abs(e) < reach)))
-        return elements * 2.0**scale
+        scales = [e for e in _SCALES if abs(e) < reach]
+        return elements * 2.0 ** scales[choice % len(scales)]
     if count:
-        values = pool(mode, dtype, bounds).values
-        at = draw(st.integers(0, count - 1)) if count > 1 else 0
-        elements[at] = values[draw(st.integers(0, len(values) - 1))]
+        elements[choice % count] = values[choice // count]
     return elements
 
 
@@ -251,10 +258,12 @@ def draw_values(
         return both
     count = math.prod(size)
     integer = not dtype_of(dtype).is_floating_point
-    if mode in ("generic", "structured") or integer:
-        elements = pool("generic" if mode == "structured" else mode, dtype, bounds).take(_codes(draw, count), salt)
-        if mode == "structured" and count:
-            elements = structured(draw, elements.reshape(size))
+    if mode == "structured":
+        impose = draw(structures(len(size)))
+        elements = pool("generic", dtype, bounds).take(_codes(draw, count), salt)
+        elements = impose(elements.reshape(size)) if count else elements
+    elif mode == "generic" or integer:
+        elements = pool(mode, dtype, bounds).take(_codes(draw, count), salt)
     else:
         elements = _spread_out(draw, count, mode, dtype, bounds, salt)
     if bounds is not None and not integer:

@@ -64,8 +64,9 @@ def _in_module(address: str, module: str, name: str) -> list[Target]:
         return [value]
     if value is None:
         raise _missing(address, name, found)
-    file = getattr(loaded, "__file__", None)
-    raise _undeclared(address, name, value, module=module, own=bool(file) and not is_installed(Path(file)))
+    file = loaded.__file__
+    own = file is not None and not is_installed(Path(file))
+    raise _undeclared(address, name, value, module=module, own=own)
 
 
 def _files_below(folder: Path) -> list[Path]:
