@@ -23,7 +23,7 @@ demo: $(READY)
 	@$(PY) examples/demo.py
 
 test: $(READY)
-	@$(PY) -m pytest -q -n $(WORKERS) --dist loadgroup tests
+	@$(PY) -m pytest -q -n $(WORKERS) tests
 
 lint: $(READY)
 	@$(PY) -m ruff check .

@@ -11,9 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-
-# One worker builds and installs once for all of these; without pytest-xdist the mark does nothing.
-pytestmark = pytest.mark.xdist_group("packaging")
+from filelock import FileLock
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -37,47 +35,89 @@ def run(*command, cwd, **environment):
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory):
+@pytest.fixture(scope="session")
+def once(tmp_path_factory):
+    """Make a folder by a name once, whichever of pytest-xdist's workers comes first; the others wait for it."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    def make(name, fill):
+        folder, done = shared / name, shared / f"{name}.done"
+        with FileLock(shared / f"{name}.lock"):
+            if not done.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                fill(folder)
+                done.touch()
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tree(once):
     """A copy of the sources, so that building leaves nothing in them."""
-    copy = tmp_path_factory.mktemp("source") / "tree"
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=LEFTOVERS)
-    return copy
+
+    def fill(folder):
+        shutil.copytree(ROOT, folder, symlinks=True, ignore=LEFTOVERS, dirs_exist_ok=True)
+
+    return once("tree", fill)
 
 
-@pytest.fixture(scope="module")
-def built(tree, tmp_path_factory):
+@pytest.fixture(scope="session")
+def built(once, tree):
     """The folder with the wheel and the sdist."""
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--wheel", "--outdir", folder, tree, cwd=tree)
-    return folder
+
+    def fill(folder):
+        options = ("--no-isolation", "--sdist", "--wheel", "--outdir", folder)
+        run(sys.executable, "-m", "build", *options, tree, cwd=tree)
+
+    return once("dist", fill)
 
 
-@pytest.fixture(scope="module")
-def dependencies(tmp_path_factory):
+@pytest.fixture(scope="session")
+def dependencies(once):
     """A folder through which the dependencies of this environment, but no gradfuzz, can be imported."""
-    folder = tmp_path_factory.mktemp("dependencies")
-    for home in {Path(find_spec(name).origin).parents[1] for name in ("click", "pytest", "torch")}:
-        for entry in home.iterdir():
-            if not entry.name.startswith(("gradfuzz", "__editable__", "__pycache__")) and entry.suffix != ".pth":
-                (folder / entry.name).symlink_to(entry)
-    return folder
+
+    def fill(folder):
+        for home in {Path(find_spec(name).origin).parents[1] for name in ("click", "pytest", "torch")}:
+            for entry in home.iterdir():
+                if not entry.name.startswith(("gradfuzz", "__editable__", "__pycache__")) and entry.suffix != ".pth":
+                    (folder / entry.name).symlink_to(entry)
+
+    return once("dependencies", fill)
 
 
 class Environment:
     """A virtual environment without pip that shares the dependencies of this one."""
 
-    def __init__(self, folder, dependencies):
-        run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    def __init__(self, folder):
+        self.folder = folder
         self.scripts = folder / ("Scripts" if os.name == "nt" else "bin")
         self.empty = folder / "empty"
-        self.empty.mkdir()
-        self.site_packages = Path(self.python("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-        (self.site_packages / "dependencies.pth").write_text(f"{dependencies}\n")
-        self.before = set(self.site_packages.iterdir())
+
+    @classmethod
+    def create(cls, folder, dependencies):
+        """Make the environment in an empty folder."""
+        run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+        environment = cls(folder)
+        environment.empty.mkdir()
+        (environment.site_packages / "dependencies.pth").write_text(f"{dependencies}\n")
+        return environment
+
+    @property
+    def site_packages(self):
+        """Where packages are installed."""
+        return Path(self.python("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+
+    @property
+    def top_level(self):
+        """The names in site-packages."""
+        return {path.name for path in self.site_packages.iterdir()} - {"dependencies.pth", "__pycache__"}
 
     def python(self, code, cwd=None):
-        """Run a line of Python where no source tree is near, or in the folder given."""
+        """Run some Python where no source tree is near, or in the folder given."""
         return run(self.scripts / "python", "-c", code, cwd=cwd or self.empty)
 
     def install(self, *what):
@@ -86,24 +126,21 @@ class Environment:
         pip = (sys.executable, "-m", "pip", "--python", self.scripts / "python", "install")
         run(*pip, *options, *what, cwd=self.empty)
 
-    @property
-    def top_level(self):
-        """The names that installing has added to site-packages."""
-        return {path.name for path in set(self.site_packages.iterdir()) - self.before}
 
-
-@pytest.fixture(scope="module")
-def bare(dependencies, tmp_path_factory):
+@pytest.fixture(scope="session")
+def bare(once, dependencies):
     """An environment without gradfuzz."""
-    return Environment(tmp_path_factory.mktemp("bare"), dependencies)
+    return Environment(once("bare", lambda folder: Environment.create(folder, dependencies)))
 
 
-@pytest.fixture(scope="module", params=["wheel", "sdist", "editable"])
-def installed(request, built, tree, dependencies, tmp_path_factory):
+@pytest.fixture(scope="session", params=["wheel", "sdist", "editable"])
+def installed(request, once, built, tree, dependencies):
     """An environment in which gradfuzz has been installed, in each of the three ways."""
-    environment = Environment(tmp_path_factory.mktemp(request.param), dependencies)
     (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
-    environment.install(*{"wheel": [wheel], "sdist": [sdist], "editable": ["--editable", tree]}[request.param])
+    what = {"wheel": [wheel], "sdist": [sdist], "editable": ["--editable", tree]}[request.param]
+    environment = Environment(
+        once(request.param, lambda folder: Environment.create(folder, dependencies).install(*what))
+    )
     environment.home = tree if request.param == "editable" else environment.site_packages
     return environment
 
@@ -134,7 +171,7 @@ def test_the_version_is_the_same_everywhere(installed):
 
 def test_site_packages_gets_no_top_level_name_but_gradfuzz(installed):
     names = {name for name in installed.top_level if not name.startswith("__editable__")}
-    assert names - {"gradfuzz", "__pycache__"} == {f"gradfuzz-{VERSION}.dist-info"}
+    assert names - {"gradfuzz"} == {f"gradfuzz-{VERSION}.dist-info"}
     assert installed.python("import importlib.util as u; print(u.find_spec('strategies'))").strip() == "None"
 
 
