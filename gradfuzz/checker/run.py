@@ -248,6 +248,8 @@ def begin(
     values_before = tuple(t.detach().clone() for t in leaves)
     try:
         base.grads = backward(outputs, leaves, handed, retain_graph=True)
+        # Before the second backward, which would undo a switch that each backward flips.
+        base.state_after = GlobalState.now()
         state = torch.random.get_rng_state()
         _written(base, "backward", kept, handed, names)
         _written(base, "backward", values_before, leaves, subject.names)
@@ -257,7 +259,7 @@ def begin(
             subject.random = True
     except BackwardRaised as error:
         base.error = error
-    base.state_after = GlobalState.now()
+    base.state_after = base.state_after or GlobalState.now()
     if base.state_before is not None:
         base.state_before.restore()
     return Run(subject, order, seed, given, v, base, **declared)
