@@ -33,9 +33,9 @@ class LadderSpec(NamedTuple):
 SCREEN = LadderSpec(0.01, 2.0, 3)
 # A tenth of the inputs' own scale sees most functions as smooth; four halvings cancel errors up to h^8.
 WIDE = LadderSpec(0.1, 2.0, 4)
-# Fine enough for a function that changes over a thousandth of its scale; eight rungs reach 6e-8, where
-# rounding in double is still a thousand times smaller than the step.
-FINE = LadderSpec(1e-3, 4.0, 8)
+# Fine enough for a function that changes over a thousandth of its scale; ten rungs reach 4e-9, where rounding
+# in double still leaves seven digits of a slope: an oscillation must be finer than that to pass for smooth.
+FINE = LadderSpec(1e-3, 4.0, 10)
 # A step of 0.02 from a neighbour that lies 0.02 away does not reach back to the point itself.
 NEAR = LadderSpec(0.02, 2.0, 5)
 

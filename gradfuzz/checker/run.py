@@ -164,6 +164,12 @@ class Run:
     allowed_outputs: Mask | None = None
 
     @property
+    def least_difference(self) -> float:
+        """Sixteen of the smallest numbers of the coarsest dtype: below the normal range rounding is absolute."""
+        dtypes = [t.dtype for t in (*self.subject.wrt, *self.base.outputs)]
+        return 16 * max((torch.finfo(d).smallest_normal * torch.finfo(d).eps for d in dtypes), default=0.0)
+
+    @property
     def finite(self) -> bool:
         """Whether all outputs are finite: where one is not, two runs may well differ, and a backward may refuse."""
         return all(bool(o.isfinite().all()) for o in self.base.outputs)

@@ -28,7 +28,7 @@ def differing(run: Run, got: Array, want: Array) -> Mask:
     """The elements of G by which two runs differ beyond rounding, as a mask; nan equals nan."""
     with np.errstate(all="ignore"):
         scale = np.abs(np.where(np.isfinite(want), want, 0.0)).max(initial=0.0)
-        allowed = np.full(len(want), ROUNDINGS * run.eps * scale + run.nondet_tol)
+        allowed = np.full(len(want), ROUNDINGS * run.eps * scale + run.nondet_tol + run.least_difference)
         differs = beyond(got, want, allowed)
         if differs.any():
             differs = beyond(got, want, allowed + NOISE_FACTOR * run.gradient_noise() + _natural(run))
@@ -50,7 +50,7 @@ def beyond(got: Array, want: Array, allowed: Array | float) -> Mask:
 def value_differs(run: Run, got: Array, want: Array) -> Mask:
     """Tell by element whether two values of F differ by more than rounding of the inputs explains."""
     with np.errstate(all="ignore"):
-        allowed = ROUNDINGS * run.eps * _largest(want)
+        allowed = ROUNDINGS * run.eps * _largest(want) + run.least_difference
         differs = beyond(got, want, allowed)
         return beyond(got, want, allowed + NOISE_FACTOR * _noise(run, want)) if differs.any() else differs
 

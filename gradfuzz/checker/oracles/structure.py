@@ -119,7 +119,7 @@ def calls_repeat(run: Run) -> Iterator[Finding]:
 def _close(run: Run, a: Array, b: Array) -> Mask:
     with np.errstate(all="ignore"):
         scale = np.abs(np.where(np.isfinite(b), b, 0.0)).max(initial=0.0)
-        near = np.abs(a - b) <= REPEAT_ROUNDINGS * run.eps * scale + run.nondet_tol
+        near = np.abs(a - b) <= REPEAT_ROUNDINGS * run.eps * scale + run.nondet_tol + run.least_difference
     return np.asarray(near | (a == b) | (np.isnan(a) & np.isnan(b)))
 
 

@@ -125,7 +125,9 @@ def _differ(run: Run, got: Array, want: Array, where: str, order: int, mode: str
     with np.errstate(all="ignore"):
         scale = np.abs(np.where(np.isfinite(want), want, 0.0)).max(initial=0.0)
         differs = (
-            np.isfinite(got) & np.isfinite(want) & ~(np.abs(got - want) <= ROUNDINGS * run.eps * scale + run.nondet_tol)
+            np.isfinite(got)
+            & np.isfinite(want)
+            & ~(np.abs(got - want) <= ROUNDINGS * run.eps * scale + run.nondet_tol + run.least_difference)
         )
     if not differs.any():
         return
