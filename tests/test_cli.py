@@ -63,7 +63,7 @@ def test_a_defect_is_found_shrunk_saved_replayed_and_mended(project, gradfuzz):
     first, second, third, *_ = out.splitlines()
     assert first == "op.py::double  wrong-gradient (rev, input 0)"
     assert second.startswith("  got ")
-    assert third == f"  {path}   (gradfuzz replay {path})"
+    assert third == f"  replay: gradfuzz replay {path}"
     assert load(path).case.inputs[0].size == ()
 
     (target,) = json.loads(Path("report.json").read_text())["targets"]

@@ -180,8 +180,7 @@ def test_a_finding_is_told_in_three_lines():
     assert heading(FINDING) == ("act.py::swish", "wrong-second-derivative (rev-rev, input 0)")
     assert list(details(FINDING)) == [
         "got 0.2, want 0.25 +- 3e-11 at input 0, element (): a saved value counts as a constant",
-        "corpus/act.py_swish/wrong-second-derivative-0123456789ab.json   "
-        "(gradfuzz replay corpus/act.py_swish/wrong-second-derivative-0123456789ab.json)",
+        "replay: gradfuzz replay corpus/act.py_swish/wrong-second-derivative-0123456789ab.json",
     ]
 
 

@@ -38,7 +38,7 @@ def details(finding: Finding) -> Iterator[str]:
         yield f"flaky: judged again, its case shows it {finding.reliability} times"
     if finding.path is not None:
         path = finding.path.as_posix()
-        yield f"{path}   (gradfuzz replay {shlex.quote(path)})"
+        yield f"replay: gradfuzz replay {shlex.quote(path)}"
     elif finding.unsaved:
         yield one_line(f"not saved: {finding.unsaved}")
 
