@@ -97,7 +97,7 @@ def test_a_lost_term_of_the_second_derivative_is_told():
     (message,) = said(Cube.apply, x_of(2.0))
     assert without_bar(message) == (
         "wrong-second-derivative: second derivative (rev-rev), input 0, element (0,): got 0, want 12"
-        " - zero although the first derivative is right: a term of the backward carries no graph"
+        " - the backward uses a value that forward computed and saved, which counts as a constant; compute it anew"
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
-from gradfuzz.checker.evaluation import Array, flat
+from gradfuzz.checker.evaluation import MOST_NODES, Array, Tensors, flat, is_differentiable
 
 if TYPE_CHECKING:
     from gradfuzz.checker.line import Measurement
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 # Two ratios are taken for the same number within this fraction: far above the error bars of a contradiction's
 # estimates, far below the gap between any two factors that people forget.
 SAME_RATIO = 1e-5
+# Far above rounding, far below what would move a mask.
+A_LITTLE = 1e-6
 # Factors that people forget or add, by the words for them.
 FACTORS = {2.0: "twice", 0.5: "half", 3.0: "three times", 1 / 3: "a third of", 4.0: "four times", 0.25: "a quarter of"}
 
@@ -62,14 +65,42 @@ def first_order(run: Run, m: Measurement, pairs: dict[int, tuple[float, float]])
     return " ".join(sentences)
 
 
-def second_order(got: Array, want: Array, k: int) -> str:
-    """Explain a wrong second derivative whose first is right: something is missing from the backward's graph."""
-    with np.errstate(all="ignore"):
-        known = np.isfinite(got) & np.isfinite(want)
-    if not known[k]:
+def second_order(run: Run, got: Array, want: Array, k: int) -> str:
+    """Explain a wrong second derivative whose first is right, by what the graph and the numbers show."""
+    if not (np.isfinite(got[k]) and np.isfinite(want[k])):
         return ""
+    if saves_an_intermediate(run):
+        return "the backward uses a value that forward computed and saved, which counts as a constant; compute it anew"
     if got[k] == 0:
         return "zero although the first derivative is right: a term of the backward carries no graph"
-    ratio = got[k] / want[k] if want[k] else 0.0
-    words = _of_ratio(float(ratio), 1)
+    words = _of_ratio(float(got[k] / want[k]), 1) if want[k] else ""
     return f"the first derivative is right, the second {words}" if words else ""
+
+
+def saves_an_intermediate(run: Run) -> bool:
+    """Tell whether a custom Function of the graph keeps a bare tensor that changes with the inputs.
+
+    Inputs and outputs come back from `save_for_backward` with a graph; whatever else was saved comes back bare. A
+    mask or a constant is bare too, but stays what it is when the inputs move a little.
+    """
+    x = run.x
+    here, there = _bare(run, x), _bare(run, tuple(t * (1 + A_LITTLE) for t in x))
+    return any(a.shape == b.shape and not torch.equal(a, b) for a, b in zip(here, there, strict=False))
+
+
+def _bare(run: Run, x: Tensors) -> list[torch.Tensor]:
+    """Give the floating tensors without a graph that custom Functions keep for their backward, in graph order."""
+    _, outputs = run.context.subject.forward(x)
+    bare: list[torch.Tensor] = []
+    seen: set[torch.autograd.graph.Node] = set()
+    nodes = [o.grad_fn for o in outputs]
+    while nodes and len(seen) < MOST_NODES:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        nodes += [following for following, _ in node.next_functions]
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            kept = [*node.saved_tensors, *vars(node).values()]
+            bare += [t for t in kept if is_differentiable(t) and t.numel() and not t.requires_grad]
+    return bare

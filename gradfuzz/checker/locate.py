@@ -259,7 +259,7 @@ def second_order(run: Run, bench: Bench, decision: Decision) -> Finding:
     other_name, other = element_of(wrt, names, column.index)
     by = "" if (other_name, other) == (name, element) else f"differentiated again by {other_name}, element {other}"
     got, want = against(float(column.analytic[k]), float(column.estimate.value[k]), float(column.estimate.error[k]))
-    text = explain.second_order(column.analytic, column.estimate.value, k)
+    text = explain.second_order(run, column.analytic, column.estimate.value, k)
     return Finding(
         Symptom.WRONG_SECOND_DERIVATIVE,
         name,
