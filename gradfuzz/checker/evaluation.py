@@ -97,13 +97,21 @@ def is_differentiable(x: object) -> bool:
 
 def flat(tensors: Sequence[torch.Tensor]) -> Array:
     """Join all elements into one real vector; a complex element becomes its two parts."""
-    parts = []
-    for t in tensors:
-        t = dense(t.detach())
-        t = torch.view_as_real(t.resolve_conj()) if t.dtype.is_complex else t.resolve_neg()
-        # A tangent may be torch's immaterial zero tensor, which only a forced conversion makes real.
-        parts.append(t.reshape(-1).to(device="cpu", dtype=torch.float64).numpy(force=True))
+    parts = [_flat_part(t) for t in tensors]
+    if len(parts) == 1:
+        return parts[0]
     return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _flat_part(t: torch.Tensor) -> Array:
+    """Give a fresh real vector of one tensor's elements."""
+    t = t.detach()
+    if t.dtype is torch.float64 and t.is_contiguous() and not (t.is_neg() or t._is_zerotensor()) and t.is_cpu:
+        return t.numpy().ravel().copy()  # the usual case, many times a check
+    t = dense(t)
+    t = torch.view_as_real(t.resolve_conj()) if t.dtype.is_complex else t.resolve_neg()
+    # A tangent may be torch's immaterial zero tensor, which only a forced conversion makes real.
+    return t.reshape(-1).to(device="cpu", dtype=torch.float64, copy=True).numpy(force=True)
 
 
 def unflat(vector: Array, like: Sequence[torch.Tensor]) -> Tensors:
