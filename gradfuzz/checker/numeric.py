@@ -55,6 +55,9 @@ POWER_NATURAL = 1e-6
 POWER_ROUNDINGS = 320
 # An element this much smaller than its tensor's largest is judged by the largest: its rounding is.
 SMALLEST_SHARE = 1e-3
+# Jitter beyond this many roundings is V's own variation; steeper than the slope by this factor it contradicts it.
+WILD_NOISE = 1e3
+WILD_SLOPE = 100.0
 # A gap this many times a rung's rounding can be decided by that rung.
 CLEAR_OF_ROUNDING = 10
 # The even part of V must stand this far above the noise before its slope means anything.
@@ -173,6 +176,10 @@ def confirmed_by_short_steps(samples: Samples, analytic: Array, value: Array, *,
         seen = np.maximum(noise, 2 * eps * samples.largest)
         usable = (2 * seen / h <= np.abs(analytic - value) / CLEAR_OF_ROUNDING) & np.isfinite(quotients)
         near = np.abs(quotients - value) <= np.abs(analytic - value) / 2
+        # The jitter is a quotient of the shortest step there is: where it is no rounding and far steeper than
+        # the slope found, V varies within all other steps (sin(x) at 1e77).
+        wild = (noise > WILD_NOISE * eps * samples.largest) & (noise / (2 * eps) > WILD_SLOPE * np.abs(value))
+        near &= ~wild
     finest = np.where(usable.any(axis=0), len(h) - 1 - usable[::-1].argmax(axis=0), 0)
     columns = np.arange(quotients.shape[1])
     above = np.maximum(finest - 1, 0)

@@ -45,7 +45,7 @@ def is_installed(path: Path) -> bool:
 
 def _in_torch(fn: Callable[..., Any]) -> str | None:
     """Find one of torch's own functions by the name that people call it by."""
-    if inspect.isfunction(fn) and not fn.__module__.startswith("torch"):
+    if inspect.isfunction(fn) and not (fn.__module__ or "").startswith("torch"):
         return None
     for module in TORCH_MODULES:
         there = vars(sys.modules[module]) if module in sys.modules else {}
