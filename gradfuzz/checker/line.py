@@ -255,6 +255,8 @@ def _compare_slope(m: Measurement, values: Samples, jitter: Jitter, natural: Arr
     )
     summing = context.eps * float(weights @ values.largest[kept_v])
     kinked = numeric.not_smooth(line, noise=noise + summing, eps=context.eps)
+    # A sum hides that one of its terms is wild.
+    kinked |= bool(numeric.wild(values, moving, noise=jitter.values, eps=context.eps)[kept_v].any())
     _add(m, Quantity.SLOPE, line, estimate, kinked, comparison)
 
 

@@ -162,6 +162,17 @@ def central(samples: Samples, *, noise: Array, eps: float) -> Estimate:
         return _best(columns, rounding)
 
 
+def wild(samples: Samples, value: Array, *, noise: Array, eps: float) -> Mask:
+    """Tell by element whether V varies within the shortest of the steps, as sin(x) does at 1e77.
+
+    The jitter `noise` is a quotient of the shortest step there is: wild is where it is no rounding of V, and far
+    steeper than the slope `value` that was found.
+    """
+    with np.errstate(all="ignore"):
+        no_rounding = noise > WILD_NOISE * eps * samples.largest
+        return np.asarray(no_rounding & (noise / (2 * eps) > WILD_SLOPE * np.abs(value)))
+
+
 def confirmed_by_short_steps(samples: Samples, analytic: Array, value: Array, *, noise: Array, eps: float) -> Mask:
     """Whether plain quotients of short steps lie well nearer to `value` than to `analytic`.
 
@@ -176,10 +187,7 @@ def confirmed_by_short_steps(samples: Samples, analytic: Array, value: Array, *,
         seen = np.maximum(noise, 2 * eps * samples.largest)
         usable = (2 * seen / h <= np.abs(analytic - value) / CLEAR_OF_ROUNDING) & np.isfinite(quotients)
         near = np.abs(quotients - value) <= np.abs(analytic - value) / 2
-        # The jitter is a quotient of the shortest step there is: where it is no rounding and far steeper than
-        # the slope found, V varies within all other steps (sin(x) at 1e77).
-        wild = (noise > WILD_NOISE * eps * samples.largest) & (noise / (2 * eps) > WILD_SLOPE * np.abs(value))
-        near &= ~wild
+        near &= ~wild(samples, value, noise=noise, eps=eps)
     finest = np.where(usable.any(axis=0), len(h) - 1 - usable[::-1].argmax(axis=0), 0)
     columns = np.arange(quotients.shape[1])
     above = np.maximum(finest - 1, 0)
