@@ -45,7 +45,6 @@ WRONG = {
 SMALLEST = {
     "activation.py::swish_cached": [((), (1.0078125,))],
     "loss.py::focal": [((), (1.0078125,))],
-    "norm.py::fused_rms_norm": [((1,), (1.0078125,)), ((1,), (1.0234375,))],
     "norm.py::centered_norm": [((2,), (1.0078125, 1.0234375))],
     "rows.py::rows_in_place": [((1, 1), (1.0078125,)), ((2,), (0, 0))],
     "rows.py::scaled_rows": [((1, 2), (1.0078125, 1.0234375)), ((1,), (1.0234375,)), ((1,), (0,))],
@@ -58,6 +57,7 @@ SMALLEST = {
 # Those whose elements depend on what was drawn first; the shapes do not.
 SMALLEST_SHAPES = {
     "activation.py::celu": [()],
+    "norm.py::fused_rms_norm": [(2,), (2,)],  # a row of one is nearly constant, and so is its derivative
     "torch_today.py::power": [(), ()],
 }
 

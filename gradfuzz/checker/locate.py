@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,9 @@ from gradfuzz.checker.verdict import Finding, Symptom
 
 # The Jacobian is walked column by column up to this many; beyond it halves are discarded first.
 MOST_COLUMNS = 64
+
+# An error bar this small beside its value needs no finer ladder.
+SHARP = 1e-6
 
 AT_POINT = "only at this very point: a special case in the code"
 AT_KINK = "outside both one-sided slopes of a kink"
@@ -39,15 +43,20 @@ def _scale(x: Tensors, index: int) -> float:
     return size if size > 0 else 1.0
 
 
-def _estimate(samples_of: list[numeric.Samples], eps: float) -> Estimate:
+def _estimate(measured: Callable[[numeric.LadderSpec], numeric.Samples], eps: float) -> Estimate:
+    """Estimate on the screen's ladder, and on the others too where that leaves an error bar too wide to show."""
     best: Estimate | None = None
-    for samples in samples_of:
+    for spec in (numeric.SCREEN, numeric.WIDE, numeric.FINE):
+        samples = measured(spec)
         new = numeric.central(samples, noise=np.zeros(len(samples.centre)), eps=eps)
         if best is None:
             best = new
         else:
             sharper = new.error < best.error
             best = Estimate(np.where(sharper, new.value, best.value), np.where(sharper, new.error, best.error))
+        with np.errstate(all="ignore"):
+            if (best.error <= SHARP * np.abs(best.value)).all():
+                break
     assert best is not None
     return best
 
@@ -58,11 +67,12 @@ def _gradient_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
     s = _scale(x, index)
     first = context.subject.gradient(x, v)
     weights = flat(v)
-    lines = [
-        sample(context, x, unit(x, index, s), v, first, context.spec(spec), gradients=False)[0].dot(weights)
-        for spec in (numeric.WIDE, numeric.FINE)
-    ]
-    estimate = _estimate(lines, context.eps)
+    u = unit(x, index, s)
+
+    def along(spec: numeric.LadderSpec) -> numeric.Samples:
+        return sample(context, x, u, v, first, context.spec(spec), gradients=False)[0].dot(weights)
+
+    estimate = _estimate(along, context.eps)
     estimate = Estimate(estimate.value / s, estimate.error / s)
     analytic = flat(first.gradients)[index : index + 1]
     return Column(index, analytic, estimate, _mismatch(analytic, estimate))
@@ -221,12 +231,13 @@ def _hessian_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
     s = _scale(x, index)
     u = unit(x, index, s)
     second = context.subject.second(x, v, u)
-    samples = []
-    for spec in (numeric.WIDE, numeric.FINE):
+
+    def along(spec: numeric.LadderSpec) -> numeric.Samples:
         gradients = sample(context, x, u, v, second, context.spec(spec), gradients=True)[1]
         assert gradients is not None  # they were asked for
-        samples.append(gradients)
-    estimate = _estimate(samples, context.eps)
+        return gradients
+
+    estimate = _estimate(along, context.eps)
     estimate = Estimate(estimate.value / s, estimate.error / s)
     analytic = flat(second.hessian_u) / s
     finite = np.isfinite(analytic)
