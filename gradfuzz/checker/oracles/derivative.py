@@ -10,7 +10,7 @@ from gradfuzz.checker.direction import direction
 from gradfuzz.checker.evaluation import BackwardRaised, First, Second, Tensors, flat
 from gradfuzz.checker.line import Measurement, Quantity, measure
 from gradfuzz.checker.locate import first_order, second_order
-from gradfuzz.checker.numeric import Answer
+from gradfuzz.checker.numeric import SCREEN, Answer
 from gradfuzz.checker.oracles.nonfinite import finite_where_it_should_be
 from gradfuzz.checker.run import DIRECTIONS, SETTLING, Run
 from gradfuzz.checker.settle import Bench, Decision, Outcome, settle
@@ -39,7 +39,7 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
     yield from detached
     if first.agrees:
         return
-    slope = settle(bench, Quantity.SLOPE, first)
+    slope = settle(bench, Quantity.SLOPE, _telling(bench, first))
     _note(run, slope, "first derivative")
     if slope.wrong:
         run.first_order_wrong = True
@@ -58,6 +58,22 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
     _note(run, hessian, "second derivative")
     if hessian.wrong:
         yield second_order(run, bench, hessian)
+
+
+def _telling(bench: Bench, first: Measurement) -> Measurement:
+    """Give the measurement to settle the first order by.
+
+    Grad_outputs of zeros or a lucky few hide a wrong gradient, whose second derivatives then look wrong: a vjp of G
+    is H u only where G is a gradient. So what agrees beside a contradiction is asked again with generic ones.
+    """
+    others = (Quantity.JACOBIAN, Quantity.HESSIAN)
+    if first.answer(Quantity.SLOPE) is Answer.AGREES and any(
+        first.answer(quantity) is Answer.CONTRADICTS for quantity in others
+    ):
+        again = bench.fresh(bench.x, SCREEN)
+        if again is not None and again.answer(Quantity.SLOPE) is Answer.CONTRADICTS:
+            return again
+    return first
 
 
 def _analytic(run: Run, bench: Bench) -> tuple[Tensors, First]:
