@@ -58,6 +58,8 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "ops.py").write_text(OPS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path.copy())
+    for name in [n for n in sys.modules if n.partition(".")[0] == "mylib"]:
+        monkeypatch.delitem(sys.modules, name)  # another test's package of that name
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
