@@ -44,7 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and let a plain `pytest` visit the corpus beside `testpaths`."""
     config.addinivalue_line("markers", "gradfuzz: a reproducer of a wrong derivative, or a test that fuzzes for one")
-    given = [str(Path(config.invocation_params.dir, folder)) for folder in config.getoption("--gradfuzz-corpus")]
+    given = [
+        str(Path(config.invocation_params.dir, folder)) for folder in (config.getoption("--gradfuzz-corpus") or ())
+    ]
     config.args.extend(given)
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         config.args.extend(str(folder) for folder in config.getini(_CORPUS) if folder.is_dir())
@@ -60,7 +62,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def _is_wanted(path: Path, parent: pytest.Collector) -> bool:
     config = parent.config
     folders = [*config.getini(_CORPUS)]
-    folders += [Path(config.invocation_params.dir, folder) for folder in config.getoption("--gradfuzz-corpus")]
+    folders += [Path(config.invocation_params.dir, folder) for folder in (config.getoption("--gradfuzz-corpus") or ())]
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         folders += [Path(config.invocation_params.dir, arg.split("::")[0]) for arg in config.args]
     return any(path.is_relative_to(folder) for folder in folders)
@@ -96,7 +98,7 @@ class CorpusItem(pytest.Item):
         """Fail where the reproducer fails or cannot be judged; a known defect is an expected failure."""
         from gradfuzz.corpus import replay
 
-        allowed = [*self.config.getini(_ALLOW), *self.config.getoption("--gradfuzz-allow-import")]
+        allowed = [*self.config.getini(_ALLOW), *(self.config.getoption("--gradfuzz-allow-import") or ())]
         for outcome in replay([self.path], allow_import=allowed):
             if outcome.status == "known":
                 pytest.xfail(outcome.detail)

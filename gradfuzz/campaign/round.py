@@ -154,7 +154,7 @@ class Round:
             derandomize=False,
             deadline=None,
             phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
-            suppress_health_check=list(hypothesis.HealthCheck),
+            suppress_health_check=list(hypothesis.HealthCheck),  # pyright: ignore[reportArgumentType]  # a metaclass hides it
             report_multiple_bugs=False,  # so that shrinking starts at once; the next round looks past this one
             print_blob=False,
             verbosity=hypothesis.Verbosity.quiet,

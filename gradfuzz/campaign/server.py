@@ -70,7 +70,7 @@ def fork(request: Request, *, flight: Path, log: Path) -> tuple[ForkServerProces
     with _main_hidden():
         process.start()
     theirs.close()
-    return process, ours
+    return process, ours  # pyright: ignore[reportReturnType]  # a pipe end by another name on Windows
 
 
 @contextmanager

@@ -33,11 +33,11 @@ LEAST_DIGITS, MOST_DIGITS = 6, 17
 
 def apart(got: float, want: float) -> tuple[str, str]:
     """Write two numbers with as few digits as show that they differ, six at least."""
-    for digits in range(LEAST_DIGITS, MOST_DIGITS + 1):
+    for digits in range(LEAST_DIGITS, MOST_DIGITS):
         texts = (f"{got:.{digits}g}", f"{want:.{digits}g}")
         if texts[0] != texts[1] or got == want:
-            break
-    return texts
+            return texts
+    return f"{got:.{MOST_DIGITS}g}", f"{want:.{MOST_DIGITS}g}"
 
 
 def against(got: float, want: float, error: float) -> tuple[str, str]:

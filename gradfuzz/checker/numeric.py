@@ -25,7 +25,7 @@ class LadderSpec(NamedTuple):
     @property
     def steps(self) -> Array:
         """The step sizes, largest first."""
-        return np.asarray(self.first / self.ratio ** np.arange(self.rungs))
+        return np.asarray(self.first / self.ratio ** np.arange(self.rungs), dtype=np.float64)
 
 
 # The screen: nearly every case is right, and on smooth functions three rungs from a hundredth of the inputs'

@@ -40,7 +40,7 @@ def _undefine(outputs: Sequence[torch.Tensor], mask: Sequence[int]) -> Tensors:
 
 
 def _undefined(x: torch.Tensor) -> torch.Tensor:
-    (handed,) = (torch._C._functions.UndefinedGrad()(x),)
+    (handed,) = (torch._C._functions.UndefinedGrad()(x),)  # pyright: ignore[reportAttributeAccessIssue]  # no stub has it
     assert isinstance(handed, torch.Tensor)  # one in, one out
     return handed
 
