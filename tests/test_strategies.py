@@ -60,9 +60,10 @@ def drawn(strategy, count=150, seed=7):
     return values
 
 
-def smallest(strategy, condition=lambda value: True, seed=3):
+def smallest(strategy, condition=lambda value: True, seed=3, examples=SHRINK.max_examples):
     """What a strategy shrinks to under a condition."""
-    return hypothesis.find(strategy, condition, settings=SHRINK, random=random.Random(seed))
+    settings = hypothesis.settings(SHRINK, max_examples=examples)
+    return hypothesis.find(strategy, condition, settings=settings, random=random.Random(seed))
 
 
 def elements(recipe):
@@ -584,7 +585,9 @@ def test_an_index_fits_its_table_whichever_is_declared_first(first):
             assert 0 <= int(index.min()) <= int(index.max()) < n
             duplicates += len(index.unique()) < index.numel()
     assert duplicates > 10
-    without = smallest(gst.cases(target), lambda case: case.inputs[list(parameters).index("table")].size[0] == 0)
+    place = list(parameters).index("table")
+    # One case in sixty has an empty table; and what a seed draws depends on the constants of the modules loaded.
+    without = smallest(gst.cases(target), lambda case: case.inputs[place].size[0] == 0, examples=3000)
     assert without.inputs[list(parameters).index("index")].numel == 0
 
 
