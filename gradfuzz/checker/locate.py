@@ -49,11 +49,7 @@ def _estimate(measured: Callable[[numeric.LadderSpec], numeric.Samples], eps: fl
     for spec in (numeric.SCREEN, numeric.WIDE, numeric.FINE):
         samples = measured(spec)
         new = numeric.central(samples, noise=np.zeros(len(samples.centre)), eps=eps)
-        if best is None:
-            best = new
-        else:
-            sharper = new.error < best.error
-            best = Estimate(np.where(sharper, new.value, best.value), np.where(sharper, new.error, best.error))
+        best = new if best is None else best.or_sharper(new)
         with np.errstate(all="ignore"):
             if (best.error <= SHARP * np.abs(best.value)).all():
                 break

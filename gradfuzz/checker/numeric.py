@@ -114,6 +114,11 @@ class Estimate(NamedTuple):
     value: Array
     error: Array
 
+    def or_sharper(self, other: Estimate) -> Estimate:
+        """Take, by element, the other estimate where its error bar is smaller."""
+        sharper = other.error < self.error
+        return Estimate(np.where(sharper, other.value, self.value), np.where(sharper, other.error, self.error))
+
 
 def _extrapolate(column: Array, factors: list[float]) -> list[Array]:
     """Build the columns of a Richardson tableau: A[k][j] = (f_j A[k][j-1] - A[k-1][j-1]) / (f_j - 1)."""

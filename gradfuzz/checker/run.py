@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradfuzz.checker.direction import Mask, Rng, direction, generator, generic
+from gradfuzz.checker.direction import Mask, Rng, generator, generic
 from gradfuzz.checker.evaluation import (
     Array,
     BackwardRaised,
-    First,
     ForwardRaised,
     Second,
     Subject,
@@ -358,27 +357,3 @@ def _in_double(run: Run) -> Subject | None:
     ]:
         return None
     return double
-
-
-def base_second(run: Run, v: Tensors, u: Tensors) -> Second:
-    """Run the double backward with the inputs as given, in the precision given."""
-    return run.subject.second(None, v, u)
-
-
-def some_direction(run: Run, purpose: int = DIRECTIONS) -> Tensors:
-    """Draw a direction at the point of judgement."""
-    return direction(run.rng(purpose), run.x, run.allowed_inputs)
-
-
-__all__ = [
-    "Base",
-    "First",
-    "GlobalState",
-    "Run",
-    "base_second",
-    "begin",
-    "coarsest_eps",
-    "prepare",
-    "same",
-    "some_direction",
-]

@@ -156,13 +156,7 @@ def _derivative(bench: Bench, first: Measurement, u: Tensors, hessian: bool) -> 
         values, gradients = sample(context, bench.x, u, first.v, first.analytic, context.spec(spec), gradients=hessian)
         samples = gradients if hessian and gradients is not None else values
         estimate = numeric.central(samples, noise=np.zeros(len(samples.centre)), eps=context.eps)
-        if best is None:
-            best = estimate
-        else:
-            sharper = estimate.error < best.error
-            best = numeric.Estimate(
-                np.where(sharper, estimate.value, best.value), np.where(sharper, estimate.error, best.error)
-            )
+        best = estimate if best is None else best.or_sharper(estimate)
     assert best is not None
     return best
 

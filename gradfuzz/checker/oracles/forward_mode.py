@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import reduce
 
 import numpy as np
 import torch.autograd.forward_ad as fwAD  # torch's documentation calls it so
@@ -107,11 +108,7 @@ def _compare(run: Run, ladders: list[numeric.Samples], got: Array, noise: Array)
     eps = run.context.eps
     outputs = run.weights
     estimates = [numeric.central(samples, noise=noise, eps=eps) for samples in ladders]
-    best = np.stack([e.error for e in estimates]).argmin(axis=0)
-    columns = np.arange(len(got))
-    estimate = numeric.Estimate(
-        np.stack([e.value for e in estimates])[best, columns], np.stack([e.error for e in estimates])[best, columns]
-    )
+    estimate = reduce(numeric.Estimate.or_sharper, estimates)
     samples = ladders[-1]
     comparison = numeric.compare(
         got,

@@ -9,7 +9,7 @@ import numpy as np
 from gradfuzz.checker.direction import Mask, direction
 from gradfuzz.checker.evaluation import Array, BackwardRaised, flat, materialize
 from gradfuzz.checker.naming import apart, element_of, one_line
-from gradfuzz.checker.run import DIRECTIONS, Run, base_second
+from gradfuzz.checker.run import DIRECTIONS, Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # Repeated runs of one graph may sum in another order; anything above this many roundings is no rounding.
@@ -58,7 +58,7 @@ def backward_returns(run: Run) -> Iterator[Finding]:
         return
     u = direction(run.rng(DIRECTIONS), run.subject.point)
     try:
-        run.second = base_second(run, run.v, u)
+        run.second = run.subject.second(None, run.v, u)
         run.second_along = u
     except BackwardRaised as error:
         run.refused_second = True
