@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -122,12 +123,22 @@ class Subject:
         ]
         self.shapes: list[torch.Size] | None = None
 
+    @cached_property
+    def _flat_call(self) -> bool:
+        """Whether the arguments are no nest, so that the function can be called with them as they lie."""
+        return self._spec == pytree.tree_structure((None,) * len(self._leaves))
+
+    @cached_property
+    def _wrt_alone(self) -> bool:
+        """Whether the arguments are the differentiable inputs, each a leaf, each once and nothing else."""
+        return self._slot == list(range(len(self._leaves))) and all(t.is_leaf for t in self.wrt)
+
     @property
     def point(self) -> Tensors:
         """The values of the differentiable inputs as fresh contiguous tensors."""
         return tuple(dense(t.detach()).clone(memory_format=torch.contiguous_format).resolve_neg() for t in self.wrt)
 
-    @property
+    @cached_property
     def ordinary(self) -> bool:
         """Whether the inputs lie in memory as fresh contiguous tensors would."""
         return all(ordinary(t) and t.is_leaf for t in self.wrt) and not self.sharing
@@ -161,12 +172,18 @@ class Subject:
             point: The values; None copies the inputs as they are, layout, sharing and all.
             wanted: Which of them ask for a gradient; None means all.
         """
-        fresh = replicas(self.wrt) if point is None else tuple(p.detach().clone() for p in point)
-        flags = wanted if wanted is not None else (True,) * len(fresh)
-        return tuple(t.requires_grad_(flag) for t, flag in zip(fresh, flags, strict=True))
+        if point is None:
+            fresh = tuple(t.detach().clone() for t in self.wrt) if self.ordinary else replicas(self.wrt)
+        else:
+            fresh = tuple(p.detach().clone() for p in point)
+        if wanted is None:
+            return tuple(t.requires_grad_() for t in fresh)
+        return tuple(t.requires_grad_(flag) for t, flag in zip(fresh, wanted, strict=True))
 
     def arguments(self, leaves: Sequence[torch.Tensor], *, as_given: bool = False) -> list[Any]:
         """Give the flat arguments of one call with `leaves` in the places of the differentiable inputs."""
+        if self._wrt_alone:
+            return list(leaves)
         handed = [
             leaf.view_as(leaf) if as_given and not t.is_leaf and leaf.requires_grad else leaf
             for leaf, t in zip(leaves, self.wrt, strict=True)
@@ -193,11 +210,13 @@ class Subject:
         """
         if self.random:
             self.reseed()
+        arguments = flat_arguments if self._flat_call else pytree.tree_unflatten(flat_arguments, self._spec)
         try:
-            result = self.func(*pytree.tree_unflatten(flat_arguments, self._spec))
+            result = self.func(*arguments)
         except Exception as error:
             raise ForwardRaised(error) from None
-        outputs = tuple(o for o in pytree.tree_leaves(result) if is_differentiable(o))
+        leaves = (result,) if isinstance(result, torch.Tensor) else pytree.tree_leaves(result)
+        outputs = tuple(o for o in leaves if is_differentiable(o))
         shapes = [o.shape for o in outputs]
         if self.shapes is None:
             self.shapes = shapes
@@ -243,33 +262,79 @@ class Subject:
             ForwardRaised: The function refused the inputs.
             BackwardRaised: A backward raised; its `order` tells which.
         """
-        handed = tuple(t.detach().clone().requires_grad_() for t in v)
-        first = self.gradient(point, handed, create_graph=True)
-        detached = tuple(g is not None and not g.requires_grad for g in first.grads)
-        pairs = [(g, d) for g, d in zip(first.grads, u, strict=True) if g is not None and g.requires_grad]
-        targets = (*first.leaves, *handed)
-        results: tuple[torch.Tensor | None, ...] = (None,) * len(targets)
-        if pairs and targets:
-            try:
-                results = torch.autograd.grad(
-                    [g for g, _ in pairs],
-                    targets,
-                    [d.to(g.dtype).reshape(g.shape) for g, d in pairs],
-                    allow_unused=True,
-                )
-            except Exception as error:
-                raise BackwardRaised(error, 2) from None
-        if any(r is None for r in results) and (refusal := _refusal_in([g for g, _ in pairs])):
-            raise BackwardRaised(NotImplementedError(refusal), 2)
-        count = len(first.leaves)
-        return Second(
-            first.outputs,
-            first.grads,
-            first.leaves,
-            hessian_u=materialize(results[:count], first.leaves),
-            jacobian_u=materialize(results[count:], handed),
-            detached=detached,
+        return double_backward(*self.forward(point), v, u)
+
+
+def double_backward(
+    leaves: Tensors,
+    outputs: Tensors,
+    v: Sequence[torch.Tensor],
+    u: Sequence[torch.Tensor],
+    *,
+    retain_graph: bool | None = None,
+) -> Second:
+    """Run backward and the backward of ``<G, u>`` with respect to leaves and grad_outputs, on a graph at hand.
+
+    Raises:
+        BackwardRaised: A backward raised; its `order` tells which.
+    """
+    handed = tuple(t.detach().clone().requires_grad_() for t in v)
+    grads = backward(outputs, leaves, handed, create_graph=True)
+    detached = tuple(g is not None and not g.requires_grad for g in grads)
+    pairs = [(g, d) for g, d in zip(grads, u, strict=True) if g is not None and g.requires_grad]
+    targets = (*leaves, *handed)
+    results: Sequence[torch.Tensor | None] = (None,) * len(targets)
+    if pairs and targets:
+        try:
+            results = differentiate(
+                [g for g, _ in pairs],
+                targets,
+                [d if d.dtype is g.dtype and d.shape == g.shape else d.to(g.dtype).reshape(g.shape) for g, d in pairs],
+                retain_graph=retain_graph,
+            )
+        except Exception as error:
+            raise BackwardRaised(error, 2) from None
+    if any(r is None for r in results) and (refusal := _refusal_in([g for g, _ in pairs])):
+        raise BackwardRaised(NotImplementedError(refusal), 2)
+    count = len(leaves)
+    return Second(
+        outputs,
+        grads,
+        leaves,
+        hessian_u=materialize(results[:count], leaves),
+        jacobian_u=materialize(results[count:], handed),
+        detached=detached,
+    )
+
+
+def differentiate(
+    outputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    grad_outputs: Sequence[torch.Tensor],
+    *,
+    create_graph: bool = False,
+    retain_graph: bool | None = None,
+) -> tuple[torch.Tensor | None, ...]:
+    """Do what ``torch.autograd.grad(..., allow_unused=True)`` does; None for an input that takes no part.
+
+    grad_outputs must have the shapes and dtypes of `outputs`. torch.autograd.grad compares them by way of symbolic
+    shapes, which takes as long as the backward of a small function; so the engine is asked itself where this torch
+    has that door.
+    """
+    if _ENGINE is None:
+        return torch.autograd.grad(
+            outputs, inputs, grad_outputs, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
         )
+    if any(g.shape != o.shape or g.dtype is not o.dtype for o, g in zip(outputs, grad_outputs, strict=True)):
+        raise CheckError("grad_outputs must have the shapes and dtypes of the outputs")
+    keep = create_graph if retain_graph is None else retain_graph
+    results: tuple[torch.Tensor | None, ...] = _ENGINE(
+        tuple(outputs), tuple(grad_outputs), keep, create_graph, tuple(inputs), True, accumulate_grad=False
+    )
+    return results
+
+
+_ENGINE: Callable[..., Any] | None = getattr(torch.autograd.graph, "_engine_run_backward", None)
 
 
 def _refusal_in(roots: Sequence[torch.Tensor]) -> str:
@@ -304,13 +369,12 @@ def backward(
     if not pairs or not wanted:
         return (None,) * len(leaves)
     try:
-        grads = torch.autograd.grad(
+        grads = differentiate(
             [o for o, _ in pairs],
             wanted,
-            [g for _, g in pairs],
+            [g if g.dtype is o.dtype else g.to(o.dtype) for o, g in pairs],
             create_graph=create_graph,
             retain_graph=retain_graph,
-            allow_unused=True,
         )
     except Exception as error:
         raise BackwardRaised(error, 1) from None
