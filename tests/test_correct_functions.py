@@ -141,7 +141,7 @@ CORRECT = {
     "one tensor twice": (torch.mul, (shared := x_of(), shared)),
     "two views of one storage": (torch.mul, two_views()),
     "a Function": (Square.apply, (x_of(),)),
-    "determinant": (torch.det, (square_matrix(1.0, 2.0, 3.0, 5.0),)),
+    "determinant": (lambda a: a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0], (square_matrix(1.0, 2.0, 3.0, 5.0),)),
     "ill conditioned": (torch.inverse, (square_matrix(1.0, 1.0, 1.0, 1.0001),)),
     **{f"{dtype} power": (lambda x: x**3 + x.exp(), (x_of(dtype=dtype),)) for dtype in HALVES},
     **{f"{dtype} product": (torch.matmul, (matrix(2, 3, dtype), matrix(3, 2, dtype))) for dtype in HALVES},

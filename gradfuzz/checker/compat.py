@@ -259,7 +259,7 @@ def _judged(
     oracles = (*ALWAYS, Symptom.UNDEFINED_GRADIENT) if undefined else ALWAYS
     return check(
         function.func, function.inputs, grad_outputs, order=order, oracles=oracles, seed=manner.seed,
-        tolerance=manner.tolerance, nondet_tol=manner.nondet_tol,
+        tolerance=manner.tolerance, nondet_tol=manner.nondet_tol, modes=(),
     )  # fmt: skip
 
 

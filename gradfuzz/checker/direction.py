@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 # be moved by 1e8, or every smooth step of an activation looks like a kink.
 LEAST_SHARE_OF_RMS = 0.1
 LARGEST_BORROWED_SCALE = 1.0
+# Jitter moves the inputs by two roundings, twice: enough to see what rounding does to a value, seldom less.
+JITTER_ROUNDINGS = 2
+JITTER_DRAWS = 2
 
 
 def generator(seed: int, *purpose: int) -> Rng:
@@ -66,6 +69,13 @@ def generic(rng: Rng, outputs: Sequence[torch.Tensor], allowed: Mask | None = No
     if allowed is not None:
         v[~allowed] = 0.0
     return unflat(v, outputs)
+
+
+def jittered(rng: Rng, x: Sequence[torch.Tensor], eps: float) -> Iterator[Tensors]:
+    """Give points whose every element differs from x by two roundings, up or down: what they change is rounding."""
+    values = flat(x)
+    for _ in range(JITTER_DRAWS):
+        yield unflat(values * (1 + rng.choice((-1.0, 1.0), len(values)) * JITTER_ROUNDINGS * eps), x)
 
 
 def unit(x: Sequence[torch.Tensor], index: int, size: float = 1.0) -> Tensors:

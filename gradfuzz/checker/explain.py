@@ -104,3 +104,34 @@ def _bare(run: Run, x: Tensors) -> list[torch.Tensor]:
             kept = [*node.saved_tensors, *vars(node).values()]
             bare += [t for t in kept if is_differentiable(t) and t.numel() and not t.requires_grad]
     return bare
+
+
+def by_mode(run: Run, mode: str, x: Tensors) -> str:
+    """Explain a second derivative that forward mode gets wrong and double backward right."""
+    if mode == "fwd-fwd" and _defines_a_jvp(run, x):
+        return (
+            "double backward is right; torch loses the outer tangent of any Function that defines a jvp, "
+            "so this is not for the Function to mend"
+        )
+    part = {"fwd-rev": "the backward", "rev-fwd": "the forward rule", "fwd-fwd": "the forward rule"}[mode]
+    return f"double backward is right; {part} uses a value that counts as a constant in this mode, or a wrong rule"
+
+
+def _defines_a_jvp(run: Run, x: Tensors) -> bool:
+    """Whether a Function of the graph has a forward rule of its own."""
+    nodes = graph_of(run.context.subject.forward(x)[1])
+    functions = [getattr(type(node), "_forward_cls", None) for node in nodes]
+    return any(f is not None and f.jvp is not torch.autograd.Function.jvp for f in functions)
+
+
+def graph_of(outputs: Tensors) -> list[torch.autograd.graph.Node]:
+    """Give the nodes of the graph that leads to `outputs`, at most MOST_NODES of them."""
+    seen: dict[torch.autograd.graph.Node, None] = {}
+    nodes = [o.grad_fn for o in outputs]
+    while nodes and len(seen) < MOST_NODES:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen[node] = None
+        nodes += [following for following, _ in node.next_functions]
+    return list(seen)

@@ -12,6 +12,7 @@ import torch
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject
 from gradfuzz.checker.line import Tolerance
 from gradfuzz.checker.naming import one_line
+from gradfuzz.checker.nested import MODES
 from gradfuzz.checker.oracles import ORACLES, Oracle, drawn
 from gradfuzz.checker.run import GlobalState, Run, begin, prepare
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
@@ -38,6 +39,7 @@ def check(
     tolerance: Tolerance | None = None,
     nondet_tol: float = 0.0,
     thorough: bool = True,
+    modes: Iterable[str] | None = None,
 ) -> Verdict:
     """Judge the derivatives of `func` at `inputs`; a wrong derivative is a verdict, never an exception.
 
@@ -58,6 +60,8 @@ def check(
         nondet_tol: How far two equal calls may differ, absolutely.
         thorough: Whether every oracle is asked; otherwise, unless the seed is 0, the seed draws two of those that
             compare two runs of the function, so that many cases together ask all of them at a fraction of the cost.
+        modes: Of the second derivative, beside ``rev-rev``: some of ``fwd-rev``, ``rev-fwd`` and ``fwd-fwd``. None
+            looks at all that the function has rules for.
 
     Returns:
         A verdict: ``pass``, ``fail`` with findings, ``inconclusive`` with the reason, or ``rejected`` when
@@ -91,10 +95,21 @@ def check(
                 stochastic=stochastic,
                 detached=names,
                 nondet_tol=nondet_tol,
+                modes=_modes(modes),
             )
         except ForwardRaised as refusal:
             return _refused(refusal)
         return _judge(run, wanted, ORACLES if thorough else drawn(seed))
+
+
+def _modes(modes: Iterable[str] | None) -> tuple[str, ...]:
+    if modes is None:
+        return MODES
+    asked = tuple(modes)
+    for mode in asked:
+        if mode not in (*MODES, "rev-rev"):
+            raise CheckError(f"modes: {mode!r} is no mode; known are rev-rev, {', '.join(MODES)}")
+    return tuple(mode for mode in MODES if mode in asked)
 
 
 def _symptoms(oracles: Iterable[str | Symptom] | None) -> frozenset[Symptom] | None:

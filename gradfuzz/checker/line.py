@@ -11,7 +11,9 @@ import numpy as np
 import torch
 
 from gradfuzz.checker import numeric
-from gradfuzz.checker.direction import Mask, Rng, scales, signs_and_sizes
+from gradfuzz.checker.direction import JITTER_DRAWS as JITTER_DRAWS
+from gradfuzz.checker.direction import JITTER_ROUNDINGS as JITTER_ROUNDINGS
+from gradfuzz.checker.direction import Mask, Rng, jittered, scales, signs_and_sizes
 from gradfuzz.checker.evaluation import (
     Array,
     BackwardRaised,
@@ -26,10 +28,6 @@ from gradfuzz.checker.evaluation import (
     unflat,
 )
 from gradfuzz.checker.numeric import Answer, Comparison, Estimate, LadderSpec, Samples
-
-# Jitter moves the inputs by two roundings, twice: enough to see what rounding does to a value, seldom less.
-JITTER_ROUNDINGS = 2
-JITTER_DRAWS = 2
 
 
 class Quantity(Enum):
@@ -61,6 +59,7 @@ class Context:
         eps: The machine epsilon of that precision.
         tolerance: What the caller allows beyond the measured error.
         left_out: Elements of the outputs that are not judged.
+        quantities: What is compared.
     """
 
     subject: Subject
@@ -68,6 +67,7 @@ class Context:
     eps: float
     tolerance: Tolerance = field(default_factory=Tolerance)
     left_out: Mask | Literal[False] = False
+    quantities: frozenset[Quantity] = frozenset(Quantity)
 
     def spec(self, spec: LadderSpec) -> LadderSpec:
         """Cut a ladder where the caller's least step is, keeping three rungs for an error bar."""
@@ -193,10 +193,7 @@ def _jitter(context: Context, m: Measurement, rng: Rng) -> Jitter:
         flat(second.hessian_u) if second else np.zeros(0),
     ]
     worst = [np.zeros_like(r) for r in reference]
-    x = flat(m.x)
-    for _ in range(JITTER_DRAWS):
-        factors = 1 + rng.choice((-1.0, 1.0), len(x)) * JITTER_ROUNDINGS * context.eps
-        moved = unflat(x * factors, m.x)
+    for moved in jittered(rng, m.x, context.eps):
         try:
             if second:
                 other: First = context.subject.second(moved, m.v, m.u)
@@ -223,10 +220,14 @@ def _compare(m: Measurement, values: Samples, gradients: Samples | None) -> None
         largest_x = float(x.max(initial=0.0, where=np.isfinite(x)))
         # What rounding inside the function is relative to: its values, or the inputs it computes them from.
         natural = np.maximum(numeric.largest_share(values.largest, segments(m.v)), largest_x)
-        _compare_slope(m, values, jitter, natural)
+        wanted = m.context.quantities
+        if Quantity.SLOPE in wanted:
+            _compare_slope(m, values, jitter, natural)
         if isinstance(m.analytic, Second) and gradients is not None:
-            _compare_jacobian(m, values, jitter, natural)
-            _compare_hessian(m, gradients, jitter, natural)
+            if Quantity.JACOBIAN in wanted:
+                _compare_jacobian(m, values, jitter, natural)
+            if Quantity.HESSIAN in wanted:
+                _compare_hessian(m, gradients, jitter, natural)
 
 
 def _compare_slope(m: Measurement, values: Samples, jitter: Jitter, natural: Array) -> None:

@@ -18,7 +18,7 @@ from gradfuzz.checker.line import Tolerance
 from gradfuzz.checker.naming import apart, element_of, one_line
 from gradfuzz.checker.oracles.metamorphic import beyond
 from gradfuzz.checker.oracles.structure import REFUSALS
-from gradfuzz.checker.run import BATCH, GRAD_OUTPUTS, MODES
+from gradfuzz.checker.run import BATCH, FORWARD, GRAD_OUTPUTS
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
 
 BATCH_SIZE = 2
@@ -112,7 +112,7 @@ def _fresh(tensor: torch.Tensor) -> torch.Tensor:
 def forward_mode(what: Map, manner: Manner) -> Verdict:
     """Judge forward-mode AD of a map; a part without a forward rule is a finding, for the caller asked for it."""
     mode = "fwd" if what.order == 1 else "fwd-rev"
-    rng = generator(manner.seed, MODES)
+    rng = generator(manner.seed, FORWARD)
     try:
         what.tangents(direction(rng, Subject(what.func, what.inputs).point))
     except ForwardRaised as refusal:

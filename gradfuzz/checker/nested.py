@@ -104,7 +104,8 @@ def along(
         if order < 2:
             return result
         try:
-            grads = backward(outputs, leaves, v, retain_graph=True)
+            # Recorded, as whoever differentiates twice does: some backwards take shortcuts when they are not.
+            grads = backward(outputs, leaves, v, create_graph=True)
             pushed = [None if g is None else fwAD.unpack_dual(g).tangent for g in grads]
             result.fwd_rev = materialize(pushed, leaves)
         except (BackwardRaised, RuntimeError) as refusal:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from gradfuzz.checker.direction import Mask, Rng, generator, generic
+from gradfuzz.checker.direction import Mask, Rng, direction, generator, generic, jittered
 from gradfuzz.checker.evaluation import (
     Array,
     BackwardRaised,
@@ -18,15 +18,18 @@ from gradfuzz.checker.evaluation import (
     Subject,
     Tensors,
     backward,
+    double_backward,
     flat,
     materialize,
     unflat,
 )
-from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS, Context, Measurement, Tolerance
+from gradfuzz.checker.line import Context, Measurement, Tolerance
+from gradfuzz.checker.nested import MODES, Nested, along
+from gradfuzz.checker.screen import Agreed
 from gradfuzz.errors import CheckError
 
 # Which draws a generator serves; every purpose has its own, so that one oracle's draws never move another's.
-GRAD_OUTPUTS, DIRECTIONS, JITTER, SETTLING, MODES, PRECISION, BATCH, FLATNESS = range(8)
+GRAD_OUTPUTS, DIRECTIONS, JITTER, SETTLING, FORWARD, PRECISION, BATCH, FLATNESS, IDENTITIES, NESTED = range(10)
 
 UNUSUAL_SEED = 0x67726164_66757A7A
 
@@ -85,6 +88,8 @@ class Base:
         outputs: The differentiable outputs, without graph.
         with_graph: By output, whether it carries a graph.
         grads: G as returned, None kept; None altogether where backward raised.
+        leaves: The fresh inputs of this call.
+        graph: The outputs as returned: the graph is kept alive for what else is asked of it.
         again: G of the same graph, differentiated a second time.
         error: What the first backward raised.
         state_before: The global state before the calls.
@@ -96,6 +101,7 @@ class Base:
     with_graph: tuple[bool, ...] = ()
     grads: tuple[torch.Tensor | None, ...] | None = None
     leaves: Tensors = ()
+    graph: Tensors = ()
     again: tuple[torch.Tensor | None, ...] | None = None
     error: BackwardRaised | None = None
     state_before: GlobalState | None = None
@@ -124,14 +130,19 @@ class Run:
         x: The point of judgement, in the context's precision.
         weights: `v` in the context's precision, without what is not finite.
         own_precision: Whether differences had to be taken in the inputs' own low precision.
+        modes: Which modes of the second derivative are looked at beside double backward.
         undefined: Which gradients are undefined in the second backward, by input.
+        first_order_wrong: Whether the gradient was found wrong.
+        second_order_wrong: Whether double backward was.
         stochastic: Whether nondeterminism was declared.
         detached: Names of inputs whose gradient was declared detached.
         shared: Whether the inputs as given and the point of judgement are the same in all respects.
         reasons: Why something could not be told.
         second: The double backward of the inputs as given, once made, along `second_along`.
         second_along: Its direction.
-        measured: The comparison at the point itself, once made.
+        nested_along: The second direction of fwd-fwd, once `nested` was asked.
+        agreed: What the screen found to agree, once it was asked.
+        measured: The comparison at the point itself, where the screen said nothing.
         notes: What a reader may want to know of a pass.
     """
 
@@ -146,6 +157,7 @@ class Run:
     stochastic: bool = False
     detached: frozenset[str] = frozenset()
     nondet_tol: float = 0.0
+    modes: tuple[str, ...] = MODES
     context: Context = field(init=False)
     x: Tensors = ()
     weights: Tensors = ()
@@ -153,14 +165,18 @@ class Run:
     refused_second: bool = False
     shared: bool = False
     first_order_wrong: bool = False
+    second_order_wrong: bool = False
     reasons: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     elements: int = 0
+    agreed: Agreed | None = None
     measured: Measurement | None = None
     second: Second | None = None
     second_along: Tensors = ()
     allowed_inputs: Mask | None = None
     allowed_outputs: Mask | None = None
+    nested_along: Tensors = ()
+    _nested: Nested | None = None
 
     @property
     def least_difference(self) -> float:
@@ -182,6 +198,32 @@ class Run:
         """The machine epsilon of the inputs and outputs as given, the coarsest of them."""
         return coarsest_eps((*self.subject.wrt, *self.base.outputs))
 
+    def jittered(self) -> Iterator[Tensors]:
+        """Give points that differ from the inputs by rounding, in the precision given."""
+        return jittered(self.rng(JITTER), self.subject.point, self.eps)
+
+    def nested(self) -> Nested:
+        """Everything that forward mode gives along the direction that the screen found to agree; made once."""
+        assert self.agreed is not None  # who asks has seen that
+        if self._nested is None:
+            at = self.agreed
+            second = isinstance(at.analytic, Second) and bool(self.modes)
+            w = direction(self.rng(NESTED), at.x) if second and "fwd-fwd" in self.modes else None
+            order = 2 if second else 1
+            self._nested = along(self.context.subject, at.x, at.v, at.u, w, order=order)
+            self.nested_along = w or ()
+        return self._nested
+
+    def differentiate_twice(self, u: Tensors) -> Second:
+        """Run double backward along u on the graph of the base call.
+
+        Raises:
+            BackwardRaised: A backward raised; its `order` tells which.
+        """
+        self.second = double_backward(self.base.leaves, self.base.graph, self.v, u, retain_graph=True)
+        self.second_along = u
+        return self.second
+
     def gradients_at(
         self, point: Sequence[torch.Tensor] | None, v: Sequence[torch.Tensor | None] | None = None
     ) -> Tensors:
@@ -190,15 +232,11 @@ class Run:
 
     def gradient_noise(self) -> Array:
         """What two roundings of the inputs do to G, by element, in the precision given."""
-        rng = self.rng(JITTER)
-        point = self.subject.point
-        centre = flat(self.gradients_at(point))
+        centre = flat(self.gradients_at(self.subject.point))
         noise = np.zeros_like(centre)
-        values = flat(point)
-        for _ in range(JITTER_DRAWS):
-            factors = 1 + rng.choice((-1.0, 1.0), len(values)) * JITTER_ROUNDINGS * self.eps
+        for point in self.jittered():
             try:
-                there = flat(self.gradients_at(unflat(values * factors, point)))
+                there = flat(self.gradients_at(point))
             except (ForwardRaised, BackwardRaised):
                 continue
             with np.errstate(all="ignore"):
@@ -241,7 +279,7 @@ def begin(
     _written(base, "forward", before, leaves, subject.names)
     base.outputs = tuple(o.detach() for o in outputs)
     base.with_graph = tuple(o.requires_grad for o in outputs)
-    base.leaves = leaves
+    base.leaves, base.graph = leaves, outputs
     given = _fit(grad_outputs, outputs)
     if any(o.layout is not torch.strided for o in outputs):
         return Run(subject, order, seed, None, base.outputs, base, **declared)
@@ -259,7 +297,7 @@ def begin(
         _written(base, "backward", kept, handed, names)
         _written(base, "backward", values_before, leaves, subject.names)
         base.grads = tuple(None if g is None else g.detach().clone() for g in base.grads)
-        base.again = backward(outputs, leaves, kept)
+        base.again = backward(outputs, leaves, kept, retain_graph=True)
         if not subject.random and not torch.equal(generator_state, state):
             subject.random = True
     except BackwardRaised as error:
@@ -316,7 +354,8 @@ def prepare(run: Run) -> None:
     run.notes += [f"output {i} carries no graph: left out" for i, flag in enumerate(meant) if not flag]
     graphs = np.concatenate([np.full(flat((o,)).size, flag) for o, flag in zip(outputs, meant, strict=True)])
     run.allowed_outputs = finite_outputs & graphs
-    run.context.left_out = ~run.allowed_outputs
+    if not run.allowed_outputs.all():
+        run.context.left_out = ~run.allowed_outputs
     v = unflat(flat(run.v), outputs)
     usable = np.isfinite(flat(v))
     fallback = flat(generic(run.rng(GRAD_OUTPUTS), outputs))

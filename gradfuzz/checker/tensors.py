@@ -111,5 +111,3 @@ def replicas(tensors: Sequence[torch.Tensor]) -> Tensors:
         copy = copy.conj() if t.is_conj() else copy
         result.append(torch._neg_view(copy) if t.is_neg() else copy)
     return tuple(result)
-
-

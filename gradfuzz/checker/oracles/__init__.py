@@ -8,8 +8,10 @@ from typing import NamedTuple
 from gradfuzz.checker.oracles.batched import batched_is_the_loop
 from gradfuzz.checker.oracles.derivative import derivatives_agree
 from gradfuzz.checker.oracles.forward_mode import forward_mode_agrees
+from gradfuzz.checker.oracles.identities import identities_hold
 from gradfuzz.checker.oracles.inputs import aliasing_is_irrelevant, mask_is_irrelevant
 from gradfuzz.checker.oracles.layout import layout_is_irrelevant
+from gradfuzz.checker.oracles.modes import modes_agree
 from gradfuzz.checker.oracles.precision import precision_is_kept
 from gradfuzz.checker.oracles.structure import (
     backward_returns,
@@ -69,6 +71,7 @@ ORACLES: tuple[Oracle, ...] = (
     _oracle(mask_is_irrelevant, Symptom.REQUIRES_GRAD_MASK, drawn=True),
     _oracle(layout_is_irrelevant, Symptom.LAYOUT_DEPENDENT, drawn=True),
     _oracle(aliasing_is_irrelevant, Symptom.ALIASING, drawn=True),
+    _oracle(identities_hold, Symptom.WRONG_GRADIENT, Symptom.WRONG_SECOND_DERIVATIVE, Symptom.DETACHED),
     _oracle(
         derivatives_agree,
         Symptom.WRONG_GRADIENT,
@@ -77,6 +80,7 @@ ORACLES: tuple[Oracle, ...] = (
         Symptom.NONFINITE,
     ),
     _oracle(forward_mode_agrees, Symptom.FORWARD_MODE),
+    _oracle(modes_agree, Symptom.WRONG_SECOND_DERIVATIVE, Symptom.NONFINITE, Symptom.FORWARD_MODE),
     _oracle(batched_is_the_loop, Symptom.BATCHED, drawn=True),
     _oracle(precision_is_kept, Symptom.PRECISION, drawn=True),
 )

@@ -13,6 +13,7 @@ from gradfuzz.checker.locate import first_order, second_order
 from gradfuzz.checker.numeric import SCREEN, Answer
 from gradfuzz.checker.oracles.nonfinite import finite_where_it_should_be
 from gradfuzz.checker.run import DIRECTIONS, SETTLING, Run
+from gradfuzz.checker.screen import screen
 from gradfuzz.checker.settle import Bench, Decision, Outcome, settle
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -32,10 +33,15 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
     yield from finite_where_it_should_be(run, bench, analytic)
     if not np.isfinite(flat(analytic.gradients)).all():
         u, analytic = _analytic(run, bench)  # along the elements that are left
+    run.agreed = screen(run.context, run.x, u, run.weights, analytic)
+    if run.agreed is not None:
+        run.elements += run.agreed.elements
+        yield from _without_graph(run, analytic)
+        return
     first = measure(run.context, run.x, u, run.weights, rng, analytic=analytic)
     run.measured = first
     run.elements += sum(int((c.answers == Answer.AGREES).sum()) for c in first.comparisons.values())
-    detached = list(_without_graph(run, first))
+    detached = list(_without_graph(run, analytic))
     yield from detached
     if first.agrees:
         return
@@ -52,11 +58,12 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
     if jacobian.wrong:
         finding = first_order(run, bench, jacobian)
         yield finding
-        run.first_order_wrong = finding.order == 1
+        run.first_order_wrong, run.second_order_wrong = finding.order == 1, finding.order == 2
         return
     hessian = settle(bench, Quantity.HESSIAN, first)
     _note(run, hessian, "second derivative")
     if hessian.wrong:
+        run.second_order_wrong = True
         yield second_order(run, bench, hessian)
 
 
@@ -78,8 +85,7 @@ def _telling(bench: Bench, first: Measurement) -> Measurement:
 
 def _analytic(run: Run, bench: Bench) -> tuple[Tensors, First]:
     if run.shared and run.second is not None and run.context.order >= 2 and bench.allowed_inputs is run.allowed_inputs:
-        second, run.second = run.second, None  # its leaves are given away once
-        return run.second_along, second
+        return run.second_along, run.second
     u = direction(run.rng(DIRECTIONS), run.x, bench.allowed_inputs)
     subject = run.context.subject
     if run.context.order >= 2:
@@ -99,11 +105,11 @@ def _note(run: Run, decision: Decision, name: str) -> None:
         run.notes.append(f"{name}: judged beside the inputs, which lie on a kink or cannot be judged")
 
 
-def _without_graph(run: Run, first: Measurement) -> Iterator[Finding]:
+def _without_graph(run: Run, analytic: First) -> Iterator[Finding]:
     """A gradient that is not zero depends on its grad_output, so it must carry a graph."""
-    if not isinstance(first.analytic, Second):
+    if not isinstance(analytic, Second):
         return
-    for name, grad, detached in zip(run.subject.names, first.analytic.grads, first.analytic.detached, strict=True):
+    for name, grad, detached in zip(run.subject.names, analytic.grads, analytic.detached, strict=True):
         if not detached or grad is None or name in run.detached:
             continue
         values = flat((grad,))

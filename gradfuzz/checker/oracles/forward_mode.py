@@ -7,10 +7,9 @@ from contextlib import suppress
 from functools import reduce
 
 import numpy as np
-import torch.autograd.forward_ad as fwAD  # torch's documentation calls it so
 
 from gradfuzz.checker import numeric
-from gradfuzz.checker.direction import Rng, direction
+from gradfuzz.checker.direction import Rng, direction, jittered
 from gradfuzz.checker.evaluation import (
     Array,
     First,
@@ -18,36 +17,25 @@ from gradfuzz.checker.evaluation import (
     Second,
     Tensors,
     flat,
-    materialize,
     segments,
-    unflat,
 )
-from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS, neighbour, sample
+from gradfuzz.checker.line import neighbour, sample
 from gradfuzz.checker.naming import against, element_of
+from gradfuzz.checker.nested import push
 from gradfuzz.checker.numeric import Answer
-from gradfuzz.checker.run import MODES, Run
+from gradfuzz.checker.run import FORWARD, Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # A tangent that is right agrees with the difference quotient as well as reverse mode does; twice, beside the
 # point too, so that a kink (where the two modes may choose different answers) accuses nobody.
 TRIES = 2
-
-
-def tangent(run: Run, x: Tensors, u: Tensors) -> Tensors | None:
-    """Push u through the function by forward mode; None where some part has no forward rule."""
-    with fwAD.dual_level():
-        duals = tuple(fwAD.make_dual(p.detach().clone(), t.detach().clone()) for p, t in zip(x, u, strict=True))
-        try:
-            outputs = run.context.subject.apply(run.context.subject.arguments(duals))
-        except ForwardRaised:
-            return None
-        pairs = [fwAD.unpack_dual(o) for o in outputs]
-        return materialize([p.tangent for p in pairs], [p.primal for p in pairs])
+# Another formula for the same number rounds in another order.
+ROUNDINGS = 1e3
 
 
 def forward_mode_agrees(run: Run) -> Iterator[Finding]:
     """jvp(u) equals what differences of the function say, at the point or beside it."""
-    rng = run.rng(MODES)
+    rng = run.rng(FORWARD)
     if not flat(run.x).size:
         return
     if _matches_reverse_mode(run):
@@ -56,10 +44,8 @@ def forward_mode_agrees(run: Run) -> Iterator[Finding]:
     for attempt in range(TRIES):
         x = run.x if attempt == 0 else neighbour(run.x, rng, 0.02)
         u = direction(rng, x, run.allowed_inputs)
-        got = tangent(run, x, u)
-        if got is None:
-            return
         try:
+            got = push(run.context.subject, x, u)
             ladders, noise = _sampled(run, x, u, rng)
         except ForwardRaised:
             return
@@ -73,16 +59,17 @@ def forward_mode_agrees(run: Run) -> Iterator[Finding]:
 
 def _matches_reverse_mode(run: Run) -> bool:
     """Whether the tangent equals the Jacobian that reverse mode gave and differences confirmed: the usual case."""
-    m = run.measured
-    if m is None or not m.agrees or not isinstance(m.analytic, Second):
+    if run.agreed is None or not isinstance(run.agreed.analytic, Second):
         return False
-    got = tangent(run, m.x, m.u)
+    got = run.nested().tangent
     if got is None:
         return True  # nothing to compare
-    want = flat(m.analytic.jacobian_u)
-    with np.errstate(all="ignore"):
-        scale = np.abs(np.where(np.isfinite(want), want, 0.0)).max(initial=0.0)
-        return bool((np.abs(flat(got) - want) <= 1e3 * run.context.eps * scale).all())
+    return bool((np.abs(flat(got) - (want := flat(run.agreed.analytic.jacobian_u))) <= rounding(run, want)).all())
+
+
+def rounding(run: Run, want: Array) -> float:
+    """A thousand roundings of the largest element: what another way to the same derivative may cost."""
+    return ROUNDINGS * run.context.eps * float(np.abs(want).max(initial=0.0))
 
 
 def _sampled(run: Run, x: Tensors, u: Tensors, rng: Rng) -> tuple[list[numeric.Samples], Array]:
@@ -90,12 +77,10 @@ def _sampled(run: Run, x: Tensors, u: Tensors, rng: Rng) -> tuple[list[numeric.S
     context = run.context
     subject = context.subject
     centre = subject.value(x)
-    values = flat(x)
     noise = np.zeros(len(flat(centre)))
-    for _ in range(JITTER_DRAWS):
-        factors = 1 + rng.choice((-1.0, 1.0), len(values)) * JITTER_ROUNDINGS * context.eps
+    for moved in jittered(rng, x, context.eps):
         with np.errstate(all="ignore"), suppress(ForwardRaised):
-            noise = np.fmax(noise, np.abs(flat(subject.value(unflat(values * factors, x))) - flat(centre)))
+            noise = np.fmax(noise, np.abs(flat(subject.value(moved)) - flat(centre)))
     first = First(centre, (None,) * len(x), x)
     ladders = []
     for spec in (numeric.SCREEN, numeric.WIDE, numeric.FINE):

@@ -58,8 +58,7 @@ def backward_returns(run: Run) -> Iterator[Finding]:
         return
     u = direction(run.rng(DIRECTIONS), run.subject.point)
     try:
-        run.second = run.subject.second(None, run.v, u)
-        run.second_along = u
+        run.differentiate_twice(u)
     except BackwardRaised as error:
         run.refused_second = True
         if not run.finite:

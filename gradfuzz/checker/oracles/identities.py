@@ -1,0 +1,150 @@
+"""Exact identities: what holds without a step size, up to rounding, in any dtype and at any kink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from gradfuzz.checker.direction import direction, generic
+from gradfuzz.checker.evaluation import Second, backward
+from gradfuzz.checker.line import Quantity, measure
+from gradfuzz.checker.locate import first_order
+from gradfuzz.checker.naming import apart, element_of
+from gradfuzz.checker.run import IDENTITIES, SETTLING, Run
+from gradfuzz.checker.settle import Bench, settle
+from gradfuzz.checker.tensors import Array, Tensors, flat, materialize, segments
+from gradfuzz.checker.verdict import Finding, Symptom
+
+# G with create_graph takes the same path but for what is recorded.
+GRAPH_ROUNDINGS = 64
+# Both sides of the adjoint identity are sums of products: so many roundings of their absolute sum, and in double
+# nothing that a maintainer would act on.
+ADJOINT_ROUNDINGS = 32
+INSIGNIFICANT = 1e-8
+# What two roundings of the inputs do to either side, and this many times more, is no violation.
+NOISE_FACTOR = 16
+# A violation counts when so many independent draws show it.
+TIMES = 2
+
+
+def identities_hold(run: Run) -> Iterator[Finding]:
+    """G is one function of x and v, whether or not it is recorded, and linear in v with the Jacobian it claims."""
+    second = run.second
+    if second is None or run.base.grads is None or not run.finite:
+        return
+    yield from _recorded(run, second)
+    yield from _adjoint(run, second)
+
+
+def _recorded(run: Run, second: Second) -> Iterator[Finding]:
+    """G with create_graph equals G without; where it does not, differences say whether the latter is wrong."""
+    got, want = flat(run.base.gradients), flat(second.gradients)
+    with np.errstate(all="ignore"):
+        largest = np.abs(want).max(initial=0.0, where=np.isfinite(want))
+        differs = np.isfinite(got) & np.isfinite(want)
+        differs &= np.abs(got - want) > GRAPH_ROUNDINGS * run.eps * largest + run.least_difference + run.nondet_tol
+    if not differs.any() or (np.abs(got - want)[differs] <= NOISE_FACTOR * run.gradient_noise()[differs]).all():
+        return
+    context = replace(run.context, order=1)
+    bench = Bench(context, run.x, run.weights, run.rng(SETTLING), run.allowed_inputs, run.allowed_outputs)
+    u = direction(run.rng(IDENTITIES), run.x, run.allowed_inputs)
+    first = measure(context, run.x, u, run.weights, bench.rng)
+    decision = settle(bench, Quantity.SLOPE, first)
+    if decision.wrong:
+        run.first_order_wrong = True
+        finding = first_order(run, bench, decision)
+        text = "right with create_graph=True and wrong without"
+        yield replace(finding, explanation="; ".join(t for t in (text, finding.explanation) if t))
+
+
+def _adjoint(run: Run, second: Second) -> Iterator[Finding]:
+    """<P, r> = <G(x, r), u> for any r: the graph of G lost nothing of v, and G is linear in v."""
+    rng = run.rng(IDENTITIES)
+    leaves, outputs = second.leaves, second.outputs
+    found: Finding | None = None
+    for attempt in range(TIMES):
+        r = generic(rng, run.base.outputs)
+        # The graph of the base call is still alive: one more backward is all that the identity costs.
+        there = flat(materialize(backward(outputs, leaves, r, retain_graph=True), leaves))
+        u, p, r_flat = _recorded_part(run, second), flat(second.jacobian_u), flat(r)
+        right = there * u
+        left = p * r_flat
+        if not (np.isfinite(left).all() and np.isfinite(right).all()):
+            return
+        scale = float(np.abs(left).sum() + np.abs(right).sum())
+        allowed = max(ADJOINT_ROUNDINGS * run.eps, INSIGNIFICANT) * scale + run.least_difference
+        if abs(left.sum() - right.sum()) <= allowed:
+            return
+        noise_p, noise_g = _noise(run, r)
+        allowed += NOISE_FACTOR * float(noise_p @ np.abs(r_flat) + noise_g @ np.abs(u))
+        if abs(left.sum() - right.sum()) <= allowed:
+            return
+        found = found or _violation(run, second, r, there, allowed / max(attempt, 1))
+    if found is not None:
+        yield found
+
+
+def _recorded_part(run: Run, second: Second) -> Array:
+    """The direction of the double backward without the inputs whose gradient carries no graph: they gave it nothing."""
+    u = flat(run.second_along)
+    for part, detached in zip(segments(run.second_along), second.detached, strict=True):
+        if detached:
+            u[part] = 0.0
+    return u
+
+
+def _noise(run: Run, r: Tensors) -> tuple[Array, Array]:
+    """What two roundings of the inputs do to P and to G(x, r), in the precision given."""
+    noise = [np.zeros(flat(t).size) for t in (run.v, run.subject.wrt)]
+    point = run.subject.point
+    reference: list[Array] | None = None
+    for there in (point, *run.jittered()):
+        second = run.subject.second(there, run.v, run.second_along)
+        both = [flat(second.jacobian_u), flat(run.gradients_at(there, r))]
+        if reference is None:
+            reference = both
+        noise = [np.fmax(n, np.abs(b - a)) for n, a, b in zip(noise, reference, both, strict=True)]
+    return noise[0], noise[1]
+
+
+def _violation(run: Run, second: Second, r: Tensors, there: Array, allowed: float) -> Finding:
+    """Say which side is at fault: a G that is not linear in v, or a P that lost some of it."""
+    leaves, outputs = second.leaves, second.outputs
+
+    def gradient(v: Tensors) -> Array:
+        return flat(materialize(backward(outputs, leaves, v, retain_graph=True), leaves))
+
+    u = _recorded_part(run, second)
+    here = gradient(run.v)
+    both = gradient(tuple(a + b for a, b in zip(run.v, r, strict=True)))
+    gap = np.abs(both - here - there)
+    if gap @ np.abs(u) > allowed:
+        k = int((gap * np.abs(u)).argmax())
+        name, element = element_of(run.subject.wrt, run.subject.names, k)
+        zero = gradient(tuple(g * 0 for g in run.v))
+        text = "a grad_output of zeros gives a gradient that is not zero" if zero.any() else "it depends on its size"
+        return Finding(
+            Symptom.WRONG_GRADIENT,
+            name,
+            *apart(float(both[k]), float(here[k] + there[k])),
+            1,
+            "rev",
+            element,
+            f"the gradient is not linear in its grad_output: {text}; got for v + r, want the sum of those for v and r",
+        )
+    p = flat(second.jacobian_u)
+    blocks = [float(np.abs(p[part]).max(initial=0.0)) for part in segments(run.v)]
+    output = int(np.argmin(blocks))
+    got, want = apart(float(p @ flat(r)), float(there @ u))
+    symptom = Symptom.DETACHED if not p.any() else Symptom.WRONG_SECOND_DERIVATIVE
+    return Finding(
+        symptom,
+        f"grad_output {output}",
+        got,
+        f"{want}, by another backward (along a direction)",
+        2,
+        "rev-rev",
+        explanation="the gradient is linear in its grad_output, but its graph has lost some of that",
+    )
