@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gradfuzz.checker.begin import begin, prepare
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject
 from gradfuzz.checker.line import Tolerance
 from gradfuzz.checker.naming import one_line
 from gradfuzz.checker.nested import MODES
 from gradfuzz.checker.oracles import ORACLES, Oracle, drawn
-from gradfuzz.checker.run import GlobalState, Run, begin, prepare
+from gradfuzz.checker.run import Run
+from gradfuzz.checker.state import GlobalState
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
 from gradfuzz.errors import CheckError
 

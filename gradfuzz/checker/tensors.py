@@ -111,3 +111,12 @@ def replicas(tensors: Sequence[torch.Tensor]) -> Tensors:
         copy = copy.conj() if t.is_conj() else copy
         result.append(torch._neg_view(copy) if t.is_neg() else copy)
     return tuple(result)
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors hold equal elements, nan equal to nan."""
+    if a.dtype is torch.complex32:  # which has no comparison kernels
+        a, b = a.to(torch.complex64), b.to(torch.complex64)
+    if torch.equal(a, b):
+        return True
+    return a.shape == b.shape and bool(((a == b) | (a.isnan() & b.isnan())).all())

@@ -1,0 +1,42 @@
+"""What torch keeps for the whole process: grad mode, dtypes, threads, random numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalState:
+    """What torch keeps for the whole process and a function must leave as it found it."""
+
+    grad_mode: bool
+    default_dtype: torch.dtype
+    threads: int
+    seed: int
+    deterministic: bool
+    anomaly: bool
+
+    @classmethod
+    def now(cls) -> GlobalState:
+        """Read it."""
+        return cls(
+            torch.is_grad_enabled(),
+            torch.get_default_dtype(),
+            torch.get_num_threads(),
+            torch.initial_seed(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_anomaly_enabled(),
+        )
+
+    def restore(self) -> None:
+        """Put it back, all but the seed, which the caller restores with the generator's state."""
+        torch.set_grad_enabled(self.grad_mode)
+        torch.set_default_dtype(self.default_dtype)
+        if torch.get_num_threads() != self.threads:
+            torch.set_num_threads(self.threads)
+        if torch.are_deterministic_algorithms_enabled() != self.deterministic:
+            torch.use_deterministic_algorithms(self.deterministic)
+        if torch.is_anomaly_enabled() != self.anomaly:
+            torch.autograd.set_detect_anomaly(self.anomaly)
