@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 
-from gradfuzz.checker.direction import generator, generic
+from gradfuzz.checker.direction import GRAD_OUTPUTS, generator, generic
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject, backward
 from gradfuzz.checker.line import Context
-from gradfuzz.checker.run import DOUBLES, GRAD_OUTPUTS, Base, Run
+from gradfuzz.checker.run import DOUBLES, Base, Run
 from gradfuzz.checker.state import GlobalState
 from gradfuzz.checker.tensors import Tensors, flat, same, unflat
 from gradfuzz.errors import CheckError
 
 UNUSUAL_SEED = 0x67726164_66757A7A
+
+
+@cache
+def _unusual_state() -> torch.Tensor:
+    """Where torch's generator stands when a check begins: a state that no function of the caller's left behind."""
+    return torch.Generator().manual_seed(UNUSUAL_SEED).get_state()
 
 
 def begin(
@@ -34,20 +41,18 @@ def begin(
         ForwardRaised: The function refuses its inputs.
         CheckError: The grad_outputs do not fit the outputs.
     """
-    # A state that no function of the caller's left behind: one that seeds for itself is seen to move it.
-    torch.random.set_rng_state(torch.Generator().manual_seed(UNUSUAL_SEED).get_state())
+    # A function that seeds for itself is seen to move it.
+    torch.random.set_rng_state(_unusual_state())
     base = Base(state_before=GlobalState.now())
     if subject.random:  # every call of it starts from its own seed
         base.state_before = replace(GlobalState.now(), seed=subject.seed)
-    generator_state = torch.random.get_rng_state()
     leaves = subject.leaves()
-    before = tuple(t.detach().clone() for t in leaves)
-    arguments = subject.arguments(leaves, as_given=True)
-    outputs = subject.apply(arguments)
-    if not subject.random and not torch.equal(generator_state, torch.random.get_rng_state()):
+    outputs = subject.apply(subject.arguments(leaves, as_given=True))
+    if not subject.random and _moved():
         subject.random = True
         return begin(subject, grad_outputs, order=order, seed=seed, **declared)
-    _written(base, "forward", before, leaves, subject.names)
+    given_values = tuple(t.detach() for t in subject.wrt)
+    _written(base, "forward", given_values, leaves, subject.names)
     base.outputs = tuple(o.detach() for o in outputs)
     base.with_graph = tuple(o.requires_grad for o in outputs)
     base.leaves, base.graph = leaves, outputs
@@ -56,20 +61,18 @@ def begin(
         return Run(subject, order, seed, None, base.outputs, base, **declared)
     own = generic(generator(seed, GRAD_OUTPUTS), base.outputs)
     v = own if given is None else tuple(o if g is None else g for g, o in zip(given, own, strict=True))
-    handed = tuple(t.detach().clone(memory_format=torch.preserve_format) for t in v)
-    kept = tuple(t.clone() for t in handed)
+    handed, again = (tuple(t.detach().clone(memory_format=torch.preserve_format) for t in v) for _ in range(2))
     names = [f"grad_output {i}" for i in range(len(v))]
-    values_before = tuple(t.detach().clone() for t in leaves)
     try:
         base.grads = backward(outputs, leaves, handed, retain_graph=True)
         # Before the second backward, which would undo a switch that each backward flips.
         base.state_after = GlobalState.now()
-        state = torch.random.get_rng_state()
-        _written(base, "backward", kept, handed, names)
-        _written(base, "backward", values_before, leaves, subject.names)
+        moved = _moved()
+        _written(base, "backward", v, handed, names)
+        _written(base, "backward", given_values, leaves, subject.names)
         base.grads = tuple(None if g is None else g.detach().clone() for g in base.grads)
-        base.again = backward(outputs, leaves, kept, retain_graph=True)
-        if not subject.random and not torch.equal(generator_state, state):
+        base.again = backward(outputs, leaves, again, retain_graph=True)
+        if moved:
             subject.random = True
     except BackwardRaised as error:
         base.error = error
@@ -77,6 +80,11 @@ def begin(
     if base.state_before is not None:
         base.state_before.restore()
     return Run(subject, order, seed, given, v, base, **declared)
+
+
+def _moved() -> bool:
+    """Whether torch's generator left the state in which the check began."""
+    return torch.random.get_rng_state().numpy().tobytes() != _unusual_state().numpy().tobytes()
 
 
 def _written(base: Base, stage: str, before: Tensors, after: Tensors, names: Sequence[str]) -> None:
@@ -112,6 +120,8 @@ def _fit(
 
 def prepare(run: Run) -> None:
     """Choose the precision of judgement and the point, and find what may be moved and weighted."""
+    if _is_plain(run):
+        return
     double = _in_double(run)
     subject = double if double is not None else run.subject
     run.own_precision = double is None
@@ -140,6 +150,26 @@ def prepare(run: Run) -> None:
         and subject.ordinary
         and bool(run.allowed_inputs.all() and run.allowed_outputs.all() and usable.all())
     )
+
+
+def _is_plain(run: Run) -> bool:
+    """Prepare the usual case, in which the inputs as given are the point of judgement; tell whether it is that."""
+    subject, base = run.subject, run.base
+    if any(t.dtype is not torch.float64 for t in (*subject.wrt, *base.outputs)) or not subject.ordinary:
+        return False
+    values, weights = flat(base.outputs), flat(run.v)
+    if not (all(base.with_graph) and run.finite and np.isfinite(weights).all()):
+        return False
+    run.x = subject.point
+    inputs = flat(run.x)
+    if not np.isfinite(inputs).all():
+        return False
+    run.context = Context(subject, run.order, run.eps, run.tolerance)
+    run.weights = run.v
+    run.allowed_outputs = np.ones(len(values), dtype=bool)
+    run.allowed_inputs = np.ones(len(inputs), dtype=bool)
+    run.shared = True
+    return True
 
 
 def _in_double(run: Run) -> Subject | None:

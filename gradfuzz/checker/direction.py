@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,19 +19,28 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 # be moved by 1e8, or every smooth step of an activation looks like a kink.
 LEAST_SHARE_OF_RMS = 0.1
 LARGEST_BORROWED_SCALE = 1.0
+# More purposes than one check has draws for: seed and purpose never give the key of another pair.
+PURPOSES = 1 << 16
 # Jitter moves the inputs by two roundings, twice: enough to see what rounding does to a value, seldom less.
 JITTER_ROUNDINGS = 2
 JITTER_DRAWS = 2
 
+# Which draws a generator serves; every purpose has its own, so that one oracle's draws never move another's.
+GRAD_OUTPUTS, DIRECTIONS, JITTER, SETTLING, FORWARD, PRECISION, BATCH, FLATNESS, IDENTITIES, NESTED = range(10)
+
 
 def generator(seed: int, *purpose: int) -> Rng:
     """Make a generator of its own for one purpose; equal arguments give equal draws."""
-    return np.random.default_rng((abs(seed), *purpose))
+    key = abs(seed)
+    for number in purpose:
+        key = key * PURPOSES + number
+    return np.random.Generator(np.random.PCG64(key))
 
 
 def signs_and_sizes(rng: Rng, count: int) -> Array:
     """Draw `count` numbers uniform in +-[0.5, 1.5]: none of them near zero, none dominating."""
-    return rng.choice((-1.0, 1.0), count) * rng.uniform(0.5, 1.5, count)
+    draws = rng.uniform(-1.0, 1.0, count)
+    return np.asarray(draws + np.copysign(0.5, draws))
 
 
 def scales(x: Sequence[torch.Tensor]) -> Array:
@@ -43,11 +53,12 @@ def scales(x: Sequence[torch.Tensor]) -> Array:
     sizes[~finite] = 0.0
     for part in segments(x):
         chunk = sizes[part]
-        largest = chunk.max(initial=0.0)
+        largest = float(chunk.max(initial=0.0))
         if largest == 0.0:
             chunk[:] = 1.0
         else:
-            rms = largest * float(np.sqrt(np.mean((chunk / largest) ** 2)))
+            relative = chunk / largest
+            rms = largest * math.sqrt(float(relative @ relative) / len(chunk))
             np.maximum(chunk, LEAST_SHARE_OF_RMS * min(rms, LARGEST_BORROWED_SCALE), out=chunk)
     sizes[~finite] = 0.0
     return sizes

@@ -242,14 +242,26 @@ class Subject:
         *,
         create_graph: bool = False,
         wanted: Sequence[bool] | None = None,
+        fresh: bool = False,
     ) -> First:
         """Run forward and backward with the grad_outputs `v`; a None leaves that output unused.
+
+        Args:
+            point: The values of the inputs; None takes the inputs as given.
+            v: The grad_outputs.
+            create_graph: Whether the gradients carry a graph.
+            wanted: Which inputs ask for a gradient; None means all.
+            fresh: Whether the tensors of `point` are given away, and need no copying.
 
         Raises:
             ForwardRaised: The function refused the inputs.
             BackwardRaised: Its backward raised.
         """
-        leaves, outputs = self.forward(point, wanted=wanted)
+        if fresh and point is not None:
+            leaves = tuple(p.requires_grad_() for p in point)
+            outputs = self.apply(self.arguments(leaves))
+        else:
+            leaves, outputs = self.forward(point, wanted=wanted)
         grads = backward(outputs, leaves, v, create_graph=create_graph)
         return First(outputs, grads, leaves)
 
@@ -378,5 +390,7 @@ def backward(
         )
     except Exception as error:
         raise BackwardRaised(error, 1) from None
+    if len(wanted) == len(leaves):
+        return grads
     given = iter(grads)
     return tuple(next(given) if x.requires_grad else None for x in leaves)

@@ -16,6 +16,7 @@ from gradfuzz.checker.naming import one_line
 from gradfuzz.checker.nested import MODES
 from gradfuzz.checker.oracles import ORACLES, Oracle, drawn
 from gradfuzz.checker.run import Run
+from gradfuzz.checker.screen import screen
 from gradfuzz.checker.state import GlobalState
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
 from gradfuzz.errors import CheckError
@@ -60,7 +61,7 @@ def check(
         detached: Indices of tensor inputs whose gradient is meant to carry no graph.
         tolerance: Widens what agrees; by default only the measured error counts.
         nondet_tol: How far two equal calls may differ, absolutely.
-        thorough: Whether every oracle is asked; otherwise, unless the seed is 0, the seed draws two of those that
+        thorough: Whether every oracle is asked; otherwise, unless the seed is 0, the seed draws one of those that
             compare two runs of the function, so that many cases together ask all of them at a fraction of the cost.
         modes: Of the second derivative, beside ``rev-rev``: some of ``fwd-rev``, ``rev-fwd`` and ``fwd-fwd``. None
             looks at all that the function has rules for.
@@ -160,12 +161,14 @@ def _judge(run: Run, wanted: frozenset[Symptom] | None, oracles: Sequence[Oracle
         if o.layout is not torch.strided:
             raise CheckError(f"output {i} has layout {o.layout}; call to_dense() on it inside the function")
     values = [o for o in run.base.outputs if o.numel()]
-    if values and not any(bool(o.isfinite().any()) for o in values):
+    if not run.finite and not any(bool(o.isfinite().any()) for o in values):
         return Verdict(Status.REJECTED, reason="no output is finite: the inputs lie outside the domain")
     try:
         prepare(run)
     except (ForwardRaised, BackwardRaised) as refusal:
         return Verdict(Status.INCONCLUSIVE, reason=f"the function refuses its own inputs, copied: {refusal}")
+    if run.base.error is None:
+        run.agreed = screen(run)
     findings: list[Finding] = []
     for oracle in oracles:
         if wanted is not None and not oracle.symptoms & wanted:

@@ -11,14 +11,13 @@ import torch
 import torch.autograd.forward_ad as fwAD  # as torch's documentation calls it
 from torch.utils import _pytree as pytree
 
-from gradfuzz.checker.direction import direction, generator, generic
+from gradfuzz.checker.direction import BATCH, FORWARD, GRAD_OUTPUTS, direction, generator, generic
 from gradfuzz.checker.evaluation import ForwardRaised, Subject, Tensors, flat, is_differentiable, materialize
 from gradfuzz.checker.judge import check
 from gradfuzz.checker.line import Tolerance
 from gradfuzz.checker.naming import apart, element_of, one_line
 from gradfuzz.checker.oracles.metamorphic import beyond
 from gradfuzz.checker.oracles.structure import REFUSALS
-from gradfuzz.checker.run import BATCH, FORWARD, GRAD_OUTPUTS
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
 
 BATCH_SIZE = 2

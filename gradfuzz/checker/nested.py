@@ -44,6 +44,7 @@ class Nested:
         fwd_rev: H u by forward over reverse, one tensor an input.
         rev_fwd: H u by reverse over forward, one tensor an input.
         fwd_fwd: D2F[u, w] by forward over forward, one tensor an output.
+        gradients: G itself, which comes with fwd_rev.
         missing: By mode, what was raised where nothing could be had.
     """
 
@@ -51,6 +52,7 @@ class Nested:
     fwd_rev: Tensors | None = None
     rev_fwd: Tensors | None = None
     fwd_fwd: Tensors | None = None
+    gradients: Tensors | None = None
     missing: dict[str, BaseException] = field(default_factory=dict)
 
     def second(self, mode: str) -> Tensors | None:
@@ -105,9 +107,10 @@ def along(
             return result
         try:
             # Recorded, as whoever differentiates twice does: some backwards take shortcuts when they are not.
-            grads = backward(outputs, leaves, v, create_graph=True)
-            pushed = [None if g is None else fwAD.unpack_dual(g).tangent for g in grads]
-            result.fwd_rev = materialize(pushed, leaves)
+            grads = backward(outputs, leaves, _still(v), create_graph=True)
+            both = [(None, None) if g is None else fwAD.unpack_dual(g) for g in grads]
+            result.gradients = materialize([primal for primal, _ in both], leaves)
+            result.fwd_rev = materialize([tangent for _, tangent in both], leaves)
         except (BackwardRaised, RuntimeError) as refusal:
             result.missing["fwd-rev"] = getattr(refusal, "error", refusal)
     # Outside the dual level: within it, this backward would be pushed through as well.
@@ -125,6 +128,14 @@ def along(
     return result
 
 
+def _still(v: Sequence[torch.Tensor]) -> Tensors:
+    """Give v with tangents of zeros.
+
+    Where a tensor has none, torch multiplies by an immaterial zero, whose kernel is ten times slower than the product.
+    """
+    return tuple(fwAD.make_dual(g.detach(), torch.zeros_like(g)) for g in v)
+
+
 def push_twice(
     subject: Subject, x: Sequence[torch.Tensor], u: Sequence[torch.Tensor], w: Sequence[torch.Tensor]
 ) -> Tensors:
@@ -137,12 +148,16 @@ def push_twice(
     def call(*point: torch.Tensor) -> Tensors:
         return subject.apply(subject.arguments(point))
 
-    def pushed(*point: torch.Tensor) -> Tensors:
-        tangents: Tensors = torch.func.jvp(call, point, tuple(u))[1]
+    count = len(x)
+
+    def pushed(*both: torch.Tensor) -> Tensors:
+        tangents: Tensors = torch.func.jvp(call, both[:count], both[count:])[1]
         return tangents
 
+    # u stands still while x moves along w: zeros of its own, for the reason that `_still` has.
+    still = tuple(torch.zeros_like(t) for t in u)
     try:
-        result: Tensors = torch.func.jvp(pushed, tuple(p.detach().clone() for p in x), tuple(w))[1]
+        result: Tensors = torch.func.jvp(pushed, (*(p.detach().clone() for p in x), *u), (*w, *still))[1]
     except ForwardRaised:
         raise
     except Exception as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from gradfuzz.checker.direction import Mask, Rng, direction, generator, jittered
+from gradfuzz.checker.direction import JITTER, NESTED, Mask, Rng, direction, generator, jittered
 from gradfuzz.checker.evaluation import (
     Array,
     BackwardRaised,
@@ -24,9 +24,6 @@ from gradfuzz.checker.line import Context, Measurement, Tolerance
 from gradfuzz.checker.nested import MODES, Nested, along
 from gradfuzz.checker.screen import Agreed
 from gradfuzz.checker.state import GlobalState
-
-# Which draws a generator serves; every purpose has its own, so that one oracle's draws never move another's.
-GRAD_OUTPUTS, DIRECTIONS, JITTER, SETTLING, FORWARD, PRECISION, BATCH, FLATNESS, IDENTITIES, NESTED = range(10)
 
 DOUBLES = {torch.float64, torch.complex128}
 
@@ -128,6 +125,8 @@ class Run:
     allowed_outputs: Mask | None = None
     nested_along: Tensors = ()
     _nested: Nested | None = None
+    _finite: bool | None = None
+    _eps: float = 0.0
 
     @property
     def least_difference(self) -> float:
@@ -138,7 +137,9 @@ class Run:
     @property
     def finite(self) -> bool:
         """Whether all outputs are finite: where one is not, two runs may well differ, and a backward may refuse."""
-        return all(bool(o.isfinite().all()) for o in self.base.outputs)
+        if self._finite is None:
+            self._finite = bool(np.isfinite(flat(self.base.outputs)).all())
+        return self._finite
 
     def rng(self, purpose: int) -> Rng:
         """Make the generator of one purpose."""
@@ -147,11 +148,16 @@ class Run:
     @property
     def eps(self) -> float:
         """The machine epsilon of the inputs and outputs as given, the coarsest of them."""
-        return coarsest_eps((*self.subject.wrt, *self.base.outputs))
+        self._eps = self._eps or coarsest_eps((*self.subject.wrt, *self.base.outputs))
+        return self._eps
 
     def jittered(self) -> Iterator[Tensors]:
         """Give points that differ from the inputs by rounding, in the precision given."""
         return jittered(self.rng(JITTER), self.subject.point, self.eps)
+
+    def keep(self, nested: Nested, w: Tensors | None) -> None:
+        """Take what forward mode gave along the direction that the screen chose."""
+        self._nested, self.nested_along = nested, w or ()
 
     def nested(self) -> Nested:
         """Everything that forward mode gives along the direction that the screen found to agree; made once."""

@@ -33,15 +33,15 @@ def flat(tensors: Sequence[torch.Tensor]) -> Array:
     """Join all elements into one real vector; a complex element becomes its two parts."""
     parts = [_flat_part(t) for t in tensors]
     if len(parts) == 1:
-        return parts[0]
+        return parts[0].copy()
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def _flat_part(t: torch.Tensor) -> Array:
-    """Give a fresh real vector of one tensor's elements."""
+    """Give a real vector of one tensor's elements, which may share its memory."""
     t = t.detach()
-    if t.dtype is torch.float64 and t.is_contiguous() and not (t.is_neg() or t._is_zerotensor()) and t.is_cpu:
-        return t.numpy().ravel().copy()  # the usual case, many times a check
+    if t.dtype is torch.float64 and t.is_contiguous() and t.is_cpu and not (t.is_neg() or t._is_zerotensor()):
+        return t.numpy().reshape(-1)  # the usual case, many times a check
     t = dense(t)
     t = torch.view_as_real(t.resolve_conj()) if t.dtype.is_complex else t.resolve_neg()
     # A tangent may be torch's immaterial zero tensor, which only a forced conversion makes real.
@@ -56,6 +56,9 @@ def unflat(vector: Array, like: Sequence[torch.Tensor]) -> Tensors:
         count = t.numel() * (2 if t.dtype.is_complex else 1)
         part = torch.from_numpy(vector[start : start + count].copy())
         start += count
+        if t.dtype is torch.float64 and t.is_cpu:
+            result.append(part.view(t.shape))
+            continue
         if t.dtype.is_complex:
             part = torch.view_as_complex(part.reshape(*t.shape, 2))
         result.append(part.reshape(t.shape).to(device=t.device, dtype=t.dtype))

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import torch
 
-from gradfuzz.checker.direction import generic
+from gradfuzz.checker.direction import BATCH, generic
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Tensors, backward, materialize
 from gradfuzz.checker.oracles.metamorphic import compare_gradients
-from gradfuzz.checker.run import BATCH, Run
+from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
 BATCH_SIZE = 2

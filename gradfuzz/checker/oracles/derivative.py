@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradfuzz.checker.direction import direction
+from gradfuzz.checker.direction import DIRECTIONS, SETTLING, direction
 from gradfuzz.checker.evaluation import BackwardRaised, First, Second, Tensors, flat
 from gradfuzz.checker.line import Measurement, Quantity, measure
 from gradfuzz.checker.locate import first_order, second_order
 from gradfuzz.checker.numeric import SCREEN, Answer
 from gradfuzz.checker.oracles.nonfinite import finite_where_it_should_be
-from gradfuzz.checker.run import DIRECTIONS, SETTLING, Run
-from gradfuzz.checker.screen import screen
+from gradfuzz.checker.run import Run
 from gradfuzz.checker.settle import Bench, Decision, Outcome, settle
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -23,6 +22,9 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
 
     Notes go to the run: what could not be told, and what was told beside the point only.
     """
+    if run.agreed is not None:
+        run.elements += run.agreed.elements
+        return
     if run.refused_second:
         run.context.order = 1
     rng = run.rng(SETTLING)
@@ -33,11 +35,6 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
     yield from finite_where_it_should_be(run, bench, analytic)
     if not np.isfinite(flat(analytic.gradients)).all():
         u, analytic = _analytic(run, bench)  # along the elements that are left
-    run.agreed = screen(run.context, run.x, u, run.weights, analytic)
-    if run.agreed is not None:
-        run.elements += run.agreed.elements
-        yield from _without_graph(run, analytic)
-        return
     first = measure(run.context, run.x, u, run.weights, rng, analytic=analytic)
     run.measured = first
     run.elements += sum(int((c.answers == Answer.AGREES).sum()) for c in first.comparisons.values())

@@ -7,18 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradfuzz.checker.direction import direction, generic
+from gradfuzz.checker.direction import IDENTITIES, SETTLING, direction, generic
 from gradfuzz.checker.evaluation import Second, backward
 from gradfuzz.checker.line import Quantity, measure
 from gradfuzz.checker.locate import first_order
 from gradfuzz.checker.naming import apart, element_of
-from gradfuzz.checker.run import IDENTITIES, SETTLING, Run
+from gradfuzz.checker.run import Run
+from gradfuzz.checker.screen import GRAPH_ROUNDINGS
 from gradfuzz.checker.settle import Bench, settle
 from gradfuzz.checker.tensors import Array, Tensors, flat, materialize, segments
 from gradfuzz.checker.verdict import Finding, Symptom
 
-# G with create_graph takes the same path but for what is recorded.
-GRAPH_ROUNDINGS = 64
 # Both sides of the adjoint identity are sums of products: so many roundings of their absolute sum, and in double
 # nothing that a maintainer would act on.
 ADJOINT_ROUNDINGS = 32
@@ -32,6 +31,8 @@ TIMES = 2
 def identities_hold(run: Run) -> Iterator[Finding]:
     """G is one function of x and v, whether or not it is recorded, and linear in v with the Jacobian it claims."""
     second = run.second
+    if run.agreed is not None and run.shared:
+        return  # the screen compared the same
     if second is None or run.base.grads is None or not run.finite:
         return
     yield from _recorded(run, second)

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import numpy as np
 
-from gradfuzz.checker.direction import Mask, scales
+from gradfuzz.checker.direction import JITTER, Mask, scales
 from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Tensors, flat, unflat
 from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS
 from gradfuzz.checker.naming import apart, element_of, one_line
-from gradfuzz.checker.run import JITTER, Run
+from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # Another layout may sum in another order: a thousand roundings of the largest element, and 16 times what two

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 
 from gradfuzz.checker import explain
-from gradfuzz.checker.direction import direction, generic, unit
+from gradfuzz.checker.direction import NESTED, direction, generic, scales, unit
 from gradfuzz.checker.evaluation import BackwardRaised, First, ForwardRaised, Second, Subject
 from gradfuzz.checker.line import Quantity, measure, neighbour
 from gradfuzz.checker.locate import second_order
 from gradfuzz.checker.naming import apart, element_of, one_line
 from gradfuzz.checker.nested import Nested, along, push, push_twice, raised_in_a_jvp
 from gradfuzz.checker.oracles.forward_mode import rounding
-from gradfuzz.checker.run import NESTED, Run
-from gradfuzz.checker.screen import Agreed, screen
+from gradfuzz.checker.run import Run
+from gradfuzz.checker.screen import ROUNDINGS, Agreed, Line, agrees, close_sums
 from gradfuzz.checker.settle import NEAR, Bench, settle
 from gradfuzz.checker.tensors import Array, Tensors, flat, materialize, unflat
 from gradfuzz.checker.verdict import Finding, Symptom
@@ -42,6 +42,8 @@ def modes_agree(run: Run) -> Iterator[Finding]:
     ):
         return
     if run.agreed is not None:
+        if run.agreed.forward:
+            return
         at, nested = run.agreed, run.nested()
         w = run.nested_along
     else:
@@ -67,12 +69,12 @@ def _beside(run: Run) -> tuple[Agreed, Nested, Tensors] | None:
         x = neighbour(run.x, rng, NEAR)
         u, v = direction(rng, x, run.allowed_inputs), generic(rng, run.weights, run.allowed_outputs)
         try:
-            at = screen(run.context, x, u, v, run.context.subject.second(x, v, u))
+            second = run.context.subject.second(x, v, u)
         except (ForwardRaised, BackwardRaised):
             continue
-        if at is not None:
+        if run.context.left_out is False and agrees(Line(run.context, x, u, v, second, flat(u), flat(v), scales(x))):
             w = direction(rng, x, run.allowed_inputs)
-            return at, along(run.context.subject, x, v, u, w), w
+            return Agreed(x, u, v, second, 0), along(run.context.subject, x, v, u, w), w
     return None
 
 
@@ -102,10 +104,7 @@ def _agrees(run: Run, at: Agreed, nested: Nested, mode: str, w: Tensors) -> bool
     hessian = flat(at.analytic.hessian_u)
     if mode != "fwd-fwd":
         return bool((np.abs(flat(got) - hessian) <= rounding(run, hessian)).all())
-    # By output, <v, D2F[u, w]> = <H u, w>.
-    left, right = flat(got) * flat(at.v), hessian * flat(w)
-    gap = abs(float(left.sum() - right.sum()))
-    return gap <= rounding(run, np.array([np.abs(left).sum() + np.abs(right).sum()]))
+    return close_sums(flat(got) * flat(at.v), hessian * flat(w), ROUNDINGS * run.context.eps)
 
 
 def _judged(run: Run, at: Agreed, nested: Nested, mode: str, w: Tensors) -> Finding | None:
@@ -220,10 +219,11 @@ class ByMode(Subject):
         *,
         create_graph: bool = False,
         wanted: Sequence[bool] | None = None,
+        fresh: bool = False,
     ) -> First:
         """Give the values and gradients that the mode's second derivative is a derivative of."""
         if self.mode != "fwd-fwd":
-            return super().gradient(point, v, create_graph=create_graph, wanted=wanted)
+            return super().gradient(point, v, create_graph=create_graph, wanted=wanted, fresh=fresh)
         x = self.point if point is None else tuple(point)
         return First(push(self._plain, x, self.along), (None,) * len(x), x)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradfuzz.checker.direction import Mask, Rng, generic, scales, signs_and_sizes
+from gradfuzz.checker.direction import FLATNESS, PRECISION, Mask, Rng, generic, scales, signs_and_sizes
 from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Subject, Tensors, flat, unflat
 from gradfuzz.checker.naming import element_of
-from gradfuzz.checker.run import DOUBLES, FLATNESS, PRECISION, Run
+from gradfuzz.checker.run import DOUBLES, Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # A bias stands out of scatter after this many points; bfloat16 and float16 scatter more.

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradfuzz.checker.direction import Mask, direction
+from gradfuzz.checker.direction import DIRECTIONS, Mask, direction
 from gradfuzz.checker.evaluation import Array, BackwardRaised, flat, materialize
 from gradfuzz.checker.naming import apart, element_of, one_line
-from gradfuzz.checker.run import DIRECTIONS, Run
+from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # Repeated runs of one graph may sum in another order; anything above this many roundings is no rounding.
@@ -54,7 +54,7 @@ def backward_returns(run: Run) -> Iterator[Finding]:
         else:
             run.reasons.append(f"backward raises where the value is not finite: {run.base.error}")
         return
-    if run.order < 2:
+    if run.order < 2 or run.second is not None:
         return
     u = direction(run.rng(DIRECTIONS), run.subject.point)
     try:
@@ -96,6 +96,8 @@ def state_is_kept(run: Run) -> Iterator[Finding]:
 def calls_repeat(run: Run) -> Iterator[Finding]:
     """The same graph differentiated twice, and the same call made twice, give the same gradients."""
     if run.stochastic or run.base.grads is None or run.base.again is None:
+        return
+    if run.agreed is not None and run.agreed.repeated:
         return
     first = flat(run.base.gradients)
     same_graph = materialize(run.base.again, run.base.leaves)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from gradfuzz.checker.direction import direction
+from gradfuzz.checker.direction import DIRECTIONS, direction
 from gradfuzz.checker.evaluation import Array, BackwardRaised, Tensors, backward, flat, materialize
 from gradfuzz.checker.naming import one_line
 from gradfuzz.checker.oracles.structure import locate
-from gradfuzz.checker.run import DIRECTIONS, Run
+from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # The two runs take the same path but for additions of exact zeros, so they agree to a few roundings.
