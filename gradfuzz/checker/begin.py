@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradfuzz.checker.direction import GRAD_OUTPUTS, generator, generic
+from gradfuzz.checker.direction import GRAD_OUTPUTS, drawn, generic
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject, backward
 from gradfuzz.checker.line import Context
 from gradfuzz.checker.run import DOUBLES, Base, Run
@@ -59,7 +59,8 @@ def begin(
     given = _fit(grad_outputs, outputs)
     if any(o.layout is not torch.strided for o in outputs):
         return Run(subject, order, seed, None, base.outputs, base, **declared)
-    own = generic(generator(seed, GRAD_OUTPUTS), base.outputs)
+    count = sum(o.numel() * (2 if o.dtype.is_complex else 1) for o in outputs)
+    own = unflat(drawn(seed, GRAD_OUTPUTS, count), base.outputs)
     v = own if given is None else tuple(o if g is None else g for g, o in zip(given, own, strict=True))
     handed, again = (tuple(t.detach().clone(memory_format=torch.preserve_format) for t in v) for _ in range(2))
     names = [f"grad_output {i}" for i in range(len(v))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ LEAST_SHARE_OF_RMS = 0.1
 LARGEST_BORROWED_SCALE = 1.0
 # More purposes than one check has draws for: seed and purpose never give the key of another pair.
 PURPOSES = 1 << 16
+# Strides of seeds and purposes through the table of draws: odd, and far apart at every small multiple.
+TABLE = 1 << 16
+SEED_STRIDE, PURPOSE_STRIDE = 25_999, 9_973
 # Jitter moves the inputs by two roundings, twice: enough to see what rounding does to a value, seldom less.
 JITTER_ROUNDINGS = 2
 JITTER_DRAWS = 2
@@ -41,6 +45,25 @@ def signs_and_sizes(rng: Rng, count: int) -> Array:
     """Draw `count` numbers uniform in +-[0.5, 1.5]: none of them near zero, none dominating."""
     draws = rng.uniform(-1.0, 1.0, count)
     return np.asarray(draws + np.copysign(0.5, draws))
+
+
+def drawn(seed: int, purpose: int, count: int) -> Array:
+    """Give `count` numbers as `signs_and_sizes` draws them, from a table: the same array must not be written to.
+
+    A campaign asks for a few dozen of them a case, and making a generator for each takes as long as a small backward.
+    A direction needs no more than to be generic, and not the one of the last case.
+    """
+    if count > TABLE:
+        return signs_and_sizes(generator(seed, purpose), count)
+    start = (abs(seed) * SEED_STRIDE + purpose * PURPOSE_STRIDE) % TABLE
+    return _table()[start : start + count]
+
+
+@cache
+def _table() -> Array:
+    table = signs_and_sizes(generator(TABLE), 2 * TABLE)
+    table.flags.writeable = False
+    return table
 
 
 def scales(x: Sequence[torch.Tensor]) -> Array:

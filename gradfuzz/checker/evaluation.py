@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from gradfuzz.checker.engine import differentiate
 from gradfuzz.checker.tensors import Array as Array
 from gradfuzz.checker.tensors import Tensors as Tensors
 from gradfuzz.checker.tensors import dense as dense
@@ -317,36 +318,6 @@ def double_backward(
         jacobian_u=materialize(results[count:], handed),
         detached=detached,
     )
-
-
-def differentiate(
-    outputs: Sequence[torch.Tensor],
-    inputs: Sequence[torch.Tensor],
-    grad_outputs: Sequence[torch.Tensor],
-    *,
-    create_graph: bool = False,
-    retain_graph: bool | None = None,
-) -> tuple[torch.Tensor | None, ...]:
-    """Do what ``torch.autograd.grad(..., allow_unused=True)`` does; None for an input that takes no part.
-
-    grad_outputs must have the shapes and dtypes of `outputs`. torch.autograd.grad compares them by way of symbolic
-    shapes, which takes as long as the backward of a small function; so the engine is asked itself where this torch
-    has that door.
-    """
-    if _ENGINE is None:
-        return torch.autograd.grad(
-            outputs, inputs, grad_outputs, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
-        )
-    if any(g.shape != o.shape or g.dtype is not o.dtype for o, g in zip(outputs, grad_outputs, strict=True)):
-        raise CheckError("grad_outputs must have the shapes and dtypes of the outputs")
-    keep = create_graph if retain_graph is None else retain_graph
-    results: tuple[torch.Tensor | None, ...] = _ENGINE(
-        tuple(outputs), tuple(grad_outputs), keep, create_graph, tuple(inputs), True, accumulate_grad=False
-    )
-    return results
-
-
-_ENGINE: Callable[..., Any] | None = getattr(torch.autograd.graph, "_engine_run_backward", None)
 
 
 def _refusal_in(roots: Sequence[torch.Tensor]) -> str:

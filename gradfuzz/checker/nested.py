@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.autograd.forward_ad as fwAD  # as torch's documentation calls it
 
+from gradfuzz.checker import engine
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject, backward
 from gradfuzz.checker.tensors import Tensors, materialize
 
@@ -148,16 +149,8 @@ def push_twice(
     def call(*point: torch.Tensor) -> Tensors:
         return subject.apply(subject.arguments(point))
 
-    count = len(x)
-
-    def pushed(*both: torch.Tensor) -> Tensors:
-        tangents: Tensors = torch.func.jvp(call, both[:count], both[count:])[1]
-        return tangents
-
-    # u stands still while x moves along w: zeros of its own, for the reason that `_still` has.
-    still = tuple(torch.zeros_like(t) for t in u)
     try:
-        result: Tensors = torch.func.jvp(pushed, (*(p.detach().clone() for p in x), *u), (*w, *still))[1]
+        result = engine.push_twice(call, tuple(p.detach() for p in x), u, w)
     except ForwardRaised:
         raise
     except Exception as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gradfuzz.checker import numeric
-from gradfuzz.checker.direction import DIRECTIONS, Rng, scales, signs_and_sizes
+from gradfuzz.checker.direction import DIRECTIONS, IDENTITIES, NESTED, drawn, scales
 from gradfuzz.checker.evaluation import BackwardRaised, First, ForwardRaised, Second, backward, double_backward
 from gradfuzz.checker.nested import along, raised_in_a_jvp
 from gradfuzz.checker.tensors import Array, Tensors, flat, materialize, move, segments, unflat
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from gradfuzz.checker.line import Context
     from gradfuzz.checker.run import Run
 
-# Two rungs. The bar of what they extrapolate to is the coarser one's own error, h^2/6 of the third derivative: 2.5e-9
-# of the inputs' scale, which leaves a thousandth of power to elements of G a millionth as large as others. Rounding
-# over the finer step, 4 eps V / h, is 3e-11 of V.
+# Two rungs. The bar of what they extrapolate to is the finer one's own error, h^2/6 of the third derivative: 1.6e-10 of
+# the inputs' scale, so it holds if extrapolating gains nothing, and leaves a thousandth of power to elements of G a
+# hundred thousandth as large as others. Rounding over the finer step, 4 eps V / h, is 3e-11 of V.
 STEP, RATIO = 2.0**-13, 4.0
 STEPS = (STEP, STEP / RATIO)
 # Another way to the same number rounds in another order: so many roundings of the largest element.
@@ -70,12 +70,10 @@ def screen(run: Run) -> Agreed | None:
     if run.allowed_inputs is None or not run.allowed_inputs.all() or not len(run.allowed_inputs):
         return None
     s = scales(run.x)
-    # One generator serves everything that is drawn here: making one takes as long as a small call.
-    rng = run.rng(DIRECTIONS)
-    u = signs_and_sizes(rng, len(s)) * s
+    u = drawn(run.seed, DIRECTIONS, len(s)) * s
     try:
         with np.errstate(all="ignore"):
-            return _first_order(run, u, s) if run.context.order < 2 else _second_order(run, u, s, rng)
+            return _first_order(run, u, s) if run.context.order < 2 else _second_order(run, u, s)
     except (ForwardRaised, BackwardRaised):
         return None
 
@@ -87,7 +85,7 @@ def _first_order(run: Run, u_flat: Array, s: Array) -> Agreed | None:
     return Agreed(run.x, u, v, first, 1) if agrees(line) else None
 
 
-def _second_order(run: Run, u_flat: Array, s: Array, rng: Rng) -> Agreed | None:
+def _second_order(run: Run, u_flat: Array, s: Array) -> Agreed | None:
     subject, x, v, eps = run.context.subject, run.x, run.weights, run.context.eps
     u = unflat(u_flat, x)
     if run.shared:
@@ -112,13 +110,13 @@ def _second_order(run: Run, u_flat: Array, s: Array, rng: Rng) -> Agreed | None:
     line = Line(run.context, x, u, v, second, u_flat, flat(v), s)
     p, hessian = flat(second.jacobian_u), flat(second.hessian_u)
     # <P, r> = <G(x, r), u>, with r drawn apart from v.
-    r = signs_and_sizes(rng, len(p))
+    r = drawn(run.seed, IDENTITIES, len(p))
     there = flat(materialize(backward(outputs, leaves, unflat(r, v), retain_graph=True), leaves))
     if not close_sums(p * r, there * u_flat, ADJOINT):
         return None
     if not agrees(line):
         return None
-    w_flat = signs_and_sizes(rng, len(s)) * s
+    w_flat = drawn(run.seed, NESTED, len(s)) * s
     w = unflat(w_flat, x) if "fwd-fwd" in run.modes else None
     nested = along(subject, x, v, u, w, order=2 if run.modes else 1)
     run.keep(nested, w)
@@ -178,7 +176,7 @@ def agrees(line: Line) -> bool:
     size = np.abs(rows).max(axis=0)
     # Rounding of V over the shorter step, as in `numeric.central`; jitter is not measured here: a function that
     # rounds worse than its value's own eps shows a gap, and goes to the judge.
-    error = np.maximum(np.abs(best - fine), np.abs(best - coarse)) + 4 * eps / STEPS[1] * size
+    error = np.abs(best - fine) + 4 * eps / STEPS[1] * size
     own = np.maximum(np.abs(derivatives), np.abs(best))
     scale, floor, natural = _scales(line, size, own, gradients)
     # What the two inner products add up to before their terms cancel.

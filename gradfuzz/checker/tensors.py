@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 def materialize(grads: Sequence[torch.Tensor | None], like: Sequence[torch.Tensor]) -> Tensors:
     """Put zeros in the place of None and drop the graph."""
     return tuple(
-        torch.zeros_like(x).detach() if g is None else dense(g.detach()) for g, x in zip(grads, like, strict=True)
+        [torch.zeros_like(x).detach() if g is None else dense(g.detach()) for g, x in zip(grads, like, strict=True)]
     )
 
 
