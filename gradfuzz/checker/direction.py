@@ -30,7 +30,9 @@ JITTER_ROUNDINGS = 2
 JITTER_DRAWS = 2
 
 # Which draws a generator serves; every purpose has its own, so that one oracle's draws never move another's.
-GRAD_OUTPUTS, DIRECTIONS, JITTER, SETTLING, FORWARD, PRECISION, BATCH, FLATNESS, IDENTITIES, NESTED = range(10)
+GRAD_OUTPUTS, DIRECTIONS, JITTER, SETTLING, FORWARD, PRECISION, BATCH, FLATNESS, IDENTITIES, NESTED, EXPLAINING = range(
+    11
+)
 
 
 def generator(seed: int, *purpose: int) -> Rng:

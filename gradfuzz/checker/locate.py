@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gradfuzz.checker import explain, numeric
+from gradfuzz.checker.column import of_gradients, scale_of, sharpest
 from gradfuzz.checker.direction import unit
 from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Second, Tensors, flat, segments, unflat
 from gradfuzz.checker.line import Measurement, Quantity, measure, sample
@@ -19,9 +19,6 @@ from gradfuzz.checker.verdict import Finding, Symptom
 
 # The Jacobian is walked column by column up to this many; beyond it halves are discarded first.
 MOST_COLUMNS = 64
-
-# An error bar this small beside its value needs no finer ladder.
-SHARP = 1e-6
 
 AT_POINT = "only at this very point: a special case in the code"
 AT_KINK = "outside both one-sided slopes of a kink"
@@ -37,30 +34,10 @@ class Column:
     mismatch: Array
 
 
-def _scale(x: Tensors, index: int) -> float:
-    """How far one element is moved: by its own size, or by 1 where it is zero."""
-    size = abs(float(flat(x)[index]))
-    return size if size > 0 else 1.0
-
-
-def _estimate(measured: Callable[[numeric.LadderSpec], numeric.Samples], eps: float) -> Estimate:
-    """Estimate on the screen's ladder, and on the others too where that leaves an error bar too wide to show."""
-    best: Estimate | None = None
-    for spec in (numeric.SCREEN, numeric.WIDE, numeric.FINE):
-        samples = measured(spec)
-        new = numeric.central(samples, noise=np.zeros(len(samples.centre)), eps=eps)
-        best = new if best is None else best.or_sharper(new)
-        with np.errstate(all="ignore"):
-            if (best.error <= SHARP * np.abs(best.value)).all():
-                break
-    assert best is not None
-    return best
-
-
 def _gradient_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
     """Compare G's element `index` with the difference quotient of <v, F> along it."""
     context = run.context
-    s = _scale(x, index)
+    s = scale_of(x, index)
     first = context.subject.gradient(x, v)
     weights = flat(v)
     u = unit(x, index, s)
@@ -68,7 +45,7 @@ def _gradient_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
     def along(spec: numeric.LadderSpec) -> numeric.Samples:
         return sample(context, x, u, v, first, context.spec(spec), gradients=False)[0].dot(weights)
 
-    estimate = _estimate(along, context.eps)
+    estimate, _ = sharpest(along, context.eps)
     estimate = Estimate(estimate.value / s, estimate.error / s)
     analytic = flat(first.gradients)[index : index + 1]
     return Column(index, analytic, estimate, _mismatch(analytic, estimate))
@@ -137,10 +114,8 @@ def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
         shown = [c for c, w in columns if w is v]
         name, element = element_of(run.context.subject.wrt, run.subject.names, column.index)
         all_detached = not any(run.base.with_graph)
-        pairs = {c.index: (float(c.analytic[0]), float(c.estimate.value[0])) for c in shown}
-        text = explain.first_order(run, m, pairs)
-        if all_detached:
-            text = "no output carries a graph"
+        suspects = [c.index for c in shown if c.mismatch[0] > 1]
+        text = "no output carries a graph" if all_detached else explain.first_order(run, m.x, suspects, column.index)
         shown_got, shown_want = against(
             float(column.analytic[0]), float(column.estimate.value[0]), float(column.estimate.error[0])
         )
@@ -157,6 +132,10 @@ def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
             _place(decision, text),
             mismatch=float(column.mismatch[0]),
         )
+    if text := explain.recorded(run, m.x, m.v):
+        # Columns ask for a gradient alone, as training does; what contradicted was one that is recorded.
+        finding = _along_direction(run, decision, Quantity.SLOPE, Symptom.WRONG_GRADIENT, 1, "rev")
+        return replace(finding, explanation=text)
     if decision.outcome is Outcome.WRONG_AT_KINK or Quantity.JACOBIAN not in m.comparisons:
         return _along_direction(run, decision, Quantity.SLOPE, Symptom.WRONG_GRADIENT, 1, "rev")
     detached = isinstance(m.analytic, Second) and not flat(m.analytic.jacobian_u).any()
@@ -167,7 +146,7 @@ def first_order(run: Run, bench: Bench, decision: Decision) -> Finding:
 def _between(run: Run, x: Tensors, v: Tensors, index: int) -> str:
     """Say between which one-sided slopes any answer at a kink would be right; nothing where they are not known."""
     context = run.context
-    s = _scale(x, index)
+    s = scale_of(x, index)
     first = context.subject.gradient(x, v)
     samples, _ = sample(context, x, unit(x, index, s), v, first, context.spec(numeric.FINE), gradients=False)
     line = samples.dot(flat(v))
@@ -224,16 +203,10 @@ def _worst_input(run: Run, m: Measurement) -> str:
 def _hessian_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
     """Compare the second derivatives by element `index` with difference quotients of G along it."""
     context = run.context
-    s = _scale(x, index)
+    s = scale_of(x, index)
     u = unit(x, index, s)
     second = context.subject.second(x, v, u)
-
-    def along(spec: numeric.LadderSpec) -> numeric.Samples:
-        gradients = sample(context, x, u, v, second, context.spec(spec), gradients=True)[1]
-        assert gradients is not None  # they were asked for
-        return gradients
-
-    estimate = _estimate(along, context.eps)
+    estimate, _ = of_gradients(context, x, v, second, u)
     estimate = Estimate(estimate.value / s, estimate.error / s)
     analytic = flat(second.hessian_u) / s
     finite = np.isfinite(analytic)
@@ -266,7 +239,8 @@ def second_order(run: Run, bench: Bench, decision: Decision) -> Finding:
     other_name, other = element_of(wrt, names, column.index)
     by = "" if (other_name, other) == (name, element) else f"differentiated again by {other_name}, element {other}"
     got, want = against(float(column.analytic[k]), float(column.estimate.value[k]), float(column.estimate.error[k]))
-    text = explain.second_order(run, column.analytic, column.estimate.value, k)
+    suspects = [int(i) for i in np.flatnonzero(column.mismatch > 1)]
+    text = explain.second_order(run, m.x, suspects, k)
     return Finding(
         Symptom.WRONG_SECOND_DERIVATIVE,
         name,

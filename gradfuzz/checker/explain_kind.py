@@ -1,0 +1,246 @@
+"""What kind of mistake gives just these numbers: formulas that must give all of them, at every point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+import torch
+
+from gradfuzz.checker import explain_evidence, explain_term
+from gradfuzz.checker.explain_evidence import FIT, Evidence
+from gradfuzz.checker.run import Run
+from gradfuzz.checker.tensors import Array, flat
+
+# A constant that is fitted is proved by the numbers beyond the first; one of them could be chance, two are not.
+FEWEST = 3
+# Two constants are the same number within this: far above the error of a fitted one, far below the gap between two
+# that people forget.
+SAME = 1e-7
+# Factors that people forget or add, by the words for them.
+FACTORS = {2.0: "twice", 0.5: "half", 3.0: "three times", 1 / 3: "a third of", 4.0: "four times", 0.25: "a quarter of"}
+
+Guess = Callable[[Run, Sequence[Evidence]], str]
+
+
+def of(run: Run, evidence: Sequence[Evidence]) -> str:
+    """Say what explains every wrong number, the plainest first; empty where nothing does."""
+    guesses: tuple[Guess, ...] = (
+        _zero,
+        _conjugate,
+        _permuted,
+        _wrong_dimension,
+        _ratio,
+        _swapped,
+        _deaf,
+        _handed_through,
+        explain_term.factor,
+        explain_term.gap,
+        _along_a_dimension,
+    )
+    for guess in guesses:
+        if words := guess(run, evidence):
+            return words
+    return ""
+
+
+def _zero(run: Run, evidence: Sequence[Evidence]) -> str:
+    everything = all((e.got[e.wrong] == 0).all() for e in evidence)
+    return "zero where it should not be" if everything else ""
+
+
+def _ratio(run: Run, evidence: Sequence[Evidence]) -> str:
+    got = np.concatenate([e.got[e.wrong] for e in evidence])
+    want = np.concatenate([e.want[e.wrong] for e in evidence])
+    if len(got) < FEWEST or not want.all():
+        return ""
+    ratio = float(got @ want / (want @ want))
+    if not ratio or not all(e.near(ratio * e.want)[e.wrong].all() for e in evidence):
+        return ""
+    # Only the scale of a number is seen where all of them are as large: at one point of a linear function.
+    if np.ptp(np.abs(want)) <= SAME * np.abs(want).max():
+        return ""
+    return _words_of(run, ratio)
+
+
+def _same(a: float, b: float) -> bool:
+    return abs(a - b) <= SAME * max(abs(a), abs(b))
+
+
+def _words_of(run: Run, ratio: float) -> str:
+    """Put a ratio into words, with what in the call has that value."""
+    if _same(ratio, -1):
+        return "the sign is wrong"
+    cause = _cause_of(run, ratio)
+    for factor, words in FACTORS.items():
+        if _same(ratio, factor):
+            return f"{words} what it should be{cause}"
+    count = round(1 / ratio) if 0 < ratio < 1 else 0
+    text = f"1/{count} of" if count and _same(ratio, 1 / count) else f"{ratio:.6g} times"
+    return f"{text} what it should be{cause}"
+
+
+def _cause_of(run: Run, ratio: float) -> str:
+    """Find numbers of the call that the ratio is or is one over."""
+    for k, value in enumerate(run.subject.arguments(run.subject.point)):
+        if isinstance(value, int | float) and value not in (0, 1, -1):
+            if _same(ratio, value):
+                return f", the value of argument {k}"
+            if _same(ratio, 1 / value):
+                return f", one over the value of argument {k}"
+    tensors = (*zip(run.subject.names, run.subject.wrt, strict=True), *_outputs(run))
+    for name, t in tensors:
+        n = t.numel()
+        if n > 1 and _same(ratio, n):
+            return f", the number of elements of {name}: summed where it should be meaned"
+        if n > 1 and _same(ratio, 1 / n):
+            return f", one over the number of elements of {name}: meaned where it should be summed"
+    for name, t in tensors:
+        for d, side in enumerate(t.shape):
+            if side > 1 and _same(ratio, side):
+                return f", the length of dimension {d} of {name}"
+            if side > 1 and _same(ratio, 1 / side):
+                return f", one over the length of dimension {d} of {name}"
+    return ""
+
+
+def _outputs(run: Run) -> list[tuple[str, torch.Tensor]]:
+    return [(f"output {i}", o) for i, o in enumerate(run.base.outputs)]
+
+
+def _conjugate(run: Run, evidence: Sequence[Evidence]) -> str:
+    """With real grad_outputs a missing conjugate turns the sign of every imaginary part, and of nothing else."""
+    if any(not e.x[e.slot].dtype.is_complex for e in evidence):
+        return ""
+    turned = sum(int(e.wrong.sum()) for e in evidence)
+    holds = all(
+        bool((e.indices[e.wrong] % 2 == 1).all()) and bool(e.near(-e.want)[e.wrong].all()) for e in evidence
+    ) and any(bool(e.right.any()) for e in evidence)
+    return "the conjugate of what it should be" if holds and turned >= FEWEST else ""
+
+
+def _swapped(run: Run, evidence: Sequence[Evidence]) -> str:
+    """Tell whether another input is given this one's gradient, and this one the other's."""
+    if not all(e.complete and e.u is None for e in evidence):
+        return ""
+    for other, t in enumerate(evidence[0].x):
+        if other == evidence[0].slot or tuple(t.shape) != evidence[0].shape:
+            continue
+        pairs = [(e, explain_evidence.of_other(run, e, other)) for e in evidence]
+        known = [(e, o) for e, o in pairs if o is not None]
+        if len(known) >= FEWEST and all(e.near(o.want).all() and o.near(e.want).all() for e, o in known):
+            return f"swapped with the gradient of {run.subject.names[other]}"
+    return ""
+
+
+def _permuted(run: Run, evidence: Sequence[Evidence]) -> str:
+    """The right numbers in the wrong places: transposed, turned round, moved on, or otherwise."""
+    if not all(e.complete for e in evidence) or evidence[0].x[evidence[0].slot].dtype.is_complex:
+        return ""
+    if sum(int(e.wrong.sum()) for e in evidence) < FEWEST:
+        return ""
+    for words, change in _rearrangements(evidence[0].shape):
+        if all(e.known.all() and e.near(change(e.want.reshape(e.shape)).reshape(-1)).all() for e in evidence):
+            return words
+    return ""
+
+
+def _rearrangements(shape: tuple[int, ...]) -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Give the ways people put numbers into wrong places, for a shape."""
+    for a, b in combinations(range(len(shape)), 2):
+        if shape[a] == shape[b]:
+            which = "" if len(shape) == 2 else f" in dimensions {a} and {b}"
+            yield f"transposed{which}", lambda w, a=a, b=b: np.swapaxes(w, a, b)  # type: ignore[misc]
+        elif len(shape) == 2:
+            # The memory of the transpose, read as if it were not.
+            yield "transposed in memory and read as if it were not", lambda w: w.T.reshape(-1)
+            yield "transposed in memory and read as if it were not", lambda w: w.reshape(w.shape[::-1]).T
+    for d in range(len(shape)):
+        yield f"in reverse order along dimension {d}", lambda w, d=d: np.flip(w, d)  # type: ignore[misc]
+    for d in range(len(shape)):
+        for by in (1, -1):
+            words = f"moved by one along dimension {d}"
+            yield words, lambda w, d=d, by=by: np.roll(w, by, d)  # type: ignore[misc]
+
+
+def _wrong_dimension(run: Run, evidence: Sequence[Evidence]) -> str:
+    """For an input that is broadcast: summed over other dimensions of the output than those it was expanded along."""
+    shape, outputs = evidence[0].shape, evidence[0].y
+    if not all(e.complete for e in evidence) or len(outputs) != 1:
+        return ""
+    target = tuple(outputs[0].shape)
+    padded = (1,) * (len(target) - len(shape)) + shape
+    if len(padded) != len(target) or any(p not in (1, t) for p, t in zip(padded, target, strict=True)):
+        return ""
+    proper = tuple(d for d, (p, t) in enumerate(zip(padded, target, strict=True)) if p != t)
+    if not proper:
+        return ""
+    parts = [explain_term.unreduced(run, e) for e in evidence]
+    kept = [(e, part) for e, part in zip(evidence, parts, strict=True) if part is not None]
+    if len(kept) < FEWEST or any(not np.allclose(p.sum(proper).reshape(-1), e.want, rtol=SAME) for e, p in kept):
+        return ""
+    for count in range(1, len(target) + 1):
+        for dims in combinations(range(len(target)), count):
+            left = math.prod(side for d, side in enumerate(target) if d not in dims)
+            if dims == proper or left != math.prod(shape):
+                continue
+            if all(e.near(p.sum(dims).reshape(-1))[e.wrong].all() for e, p in kept):
+                said, meant = (", ".join(map(str, d)) for d in (dims, proper))
+                return f"summed over dimension {said} of the output where it should be over dimension {meant}"
+    return ""
+
+
+def _deaf(run: Run, evidence: Sequence[Evidence]) -> str:
+    """Tell whether the gradient stays the same whatever the grad_outputs are."""
+    pairs = [
+        (a, b)
+        for a, b in combinations(evidence, 2)
+        if a.u is None and all(torch.equal(s, t) for s, t in zip(a.x, b.x, strict=True))
+    ]
+    if not pairs or any((a.want == b.want).all() for a, b in pairs):
+        return ""
+    same = all(a.got.any() and np.abs(a.got - b.got).max() <= FIT * np.abs(a.got).max() for a, b in pairs)
+    return "it does not depend on the grad_output" if same else ""
+
+
+def _handed_through(run: Run, evidence: Sequence[Evidence]) -> str:
+    """Tell whether the gradient is the grad_output itself, as a straight-through estimator's is."""
+    if evidence[0].u is not None or sum(int(e.wrong.sum()) for e in evidence) < FEWEST:
+        return ""
+    for k, v in enumerate(evidence[0].v):
+        if v.shape == evidence[0].shape and all(e.near(flat((e.v[k],))[e.indices])[e.wrong].all() for e in evidence):
+            return "the grad_output itself, as if the derivative were 1"
+    return ""
+
+
+def _along_a_dimension(run: Run, evidence: Sequence[Evidence]) -> str:
+    """A gap or a ratio that is the same for all elements along a dimension, and not along another."""
+    shape = evidence[0].shape
+    if not all(e.complete and e.known.all() for e in evidence) or evidence[0].x[evidence[0].slot].dtype.is_complex:
+        return ""
+    for d, side in enumerate(shape):
+        # So many numbers must equal the first one of their line.
+        if side < 2 or sum(e.got.size - e.got.size // side for e in evidence) < FEWEST:
+            continue
+        if all(_steady(e, d, e.want) for e in evidence):
+            continue  # the derivative itself does not change along it
+        if all(_steady(e, d, e.got - e.want) for e in evidence):
+            return f"got - want is the same for all elements along dimension {d}: a sum over it is missing or wrong"
+        with np.errstate(all="ignore"):
+            if all(bool(e.want.all()) and _steady(e, d, e.got / e.want, relative=True) for e in evidence):
+                return f"a factor is wrong that is the same for all elements along dimension {d}"
+    return ""
+
+
+def _steady(e: Evidence, d: int, numbers: Array, *, relative: bool = False) -> bool:
+    """Whether numbers by element stay the same along a dimension, within the error of want."""
+    table = numbers.reshape(e.shape)
+    error = (_doubt(e) / (np.abs(e.want) if relative else 1.0)).reshape(e.shape)
+    return bool((np.ptp(table, axis=d, keepdims=True) <= error.max(axis=d, keepdims=True)).all())
+
+
+def _doubt(e: Evidence) -> Array:
+    """What want is not known better than."""
+    return np.asarray(8 * e.estimate.error + 2 * FIT * e.sizes)
