@@ -102,7 +102,7 @@ def _twice_contradicted(bench: Bench, quantity: Quantity, first: Measurement) ->
             return Decision(Outcome.WRONG, first)
         if m.answer(quantity) is Answer.AGREES:
             break
-    if not bench.context.subject.random and _additive(bench, quantity, first):
+    if not bench.context.subject.random and additive(bench, quantity, first):
         return Decision(Outcome.WRONG_AT_POINT, first)
     return Decision(Outcome.RIGHT_NEARBY, first)
 
@@ -119,14 +119,15 @@ def _beside(bench: Bench, quantity: Quantity, first: Measurement) -> Decision:
     return Decision(Outcome.UNKNOWN, first)
 
 
-def _additive(bench: Bench, quantity: Quantity, first: Measurement) -> bool:
-    """Whether D(u1 + u2) = D(u1) + D(u2) at the point, where the analytic value is wrong.
+def additive(bench: Bench, quantity: Quantity, first: Measurement) -> bool:
+    """Whether D(u1 + u2) = D(u1) + D(u2) at the point, for the elements that contradict, or for all if none does.
 
     Every smooth function's directional derivative is additive; at a tie (the median of equal zeros, the
     maximum of equal entries) it is not, although no single line through the point need show a kink.
     """
     hessian = quantity is Quantity.HESSIAN
     suspects = first.contradicting(quantity)
+    suspects = suspects if suspects.any() else np.ones_like(suspects)
     for _ in range(ADDITIVITY_TRIES):
         u1, u2 = (direction(bench.rng, bench.x, bench.allowed_inputs) for _ in range(2))
         parts = [_derivative(bench, first, u, hessian) for u in (u1, u2, move(u1, u2, 1.0))]
@@ -143,8 +144,8 @@ def _additive(bench: Bench, quantity: Quantity, first: Measurement) -> bool:
             scale = np.abs(both.value) + np.abs(a.value) + np.abs(b.value)
             allowed = numeric.AGREE_BARS * (a.error + b.error + both.error) + numeric.INSIGNIFICANT * scale
             known = np.isfinite(allowed) & (allowed <= numeric.POWER_RELATIVE * scale + first.context.eps)
-            additive = (gap <= allowed) & known
-        if not additive[suspects].all():
+            adds_up = (gap <= allowed) & known
+        if not adds_up[suspects].all():
             return False
     return True
 
