@@ -96,7 +96,7 @@ def cli(ctx: click.Context) -> None:
 @click.option("--corpus", default="corpus", show_default=True, metavar="DIR", help="Where reproducers are saved.")
 @_listed("--dtypes", "Dtypes to draw, such as float64,bfloat16.")
 @_listed("--devices", "Devices to draw, such as cpu,cuda.")
-@click.option("--order", type=int, metavar="N", help="The highest derivative to look at: 1 or 2.")
+@click.option("--order", type=int, metavar="N", help="The highest derivative to look at: 1, 2 or 3.")
 @_listed("--checks", "Symptoms to look for; else all.")
 @_listed("--exclude-checks", "Symptoms not to look for.")
 @click.option("--max-failures", type=int, metavar="N", help="End after so many findings.")

@@ -139,7 +139,7 @@ def test_one_name_in_a_string_is_one_argument_or_check():
         ),
         (
             lambda: Target(double, {"x": gst.tensors("")}, "double", order=5),
-            "double: order=5 is not supported; use 1 or 2",
+            "double: order=5 is not supported; use 1, 2 or 3",
         ),
         (
             lambda: Target(double, {"x": gst.tensors("")}, "double", detached={"w"}),

@@ -13,7 +13,8 @@ from torch.utils import _pytree as pytree
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject, is_differentiable
 from gradfuzz.checker.judge import check
 from gradfuzz.checker.line import Tolerance
-from gradfuzz.checker.mode import Manner, Map, batched, batched_forward, forward_mode, repeats
+from gradfuzz.checker.maps import Map
+from gradfuzz.checker.mode import Manner, batched, batched_forward, forward_mode, repeats
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
 from gradfuzz.errors import CheckError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from gradfuzz.checker.begin import begin, prepare
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject
 from gradfuzz.checker.line import Tolerance
+from gradfuzz.checker.maps import Map, one_order_more
 from gradfuzz.checker.naming import one_line
 from gradfuzz.checker.nested import MODES
 from gradfuzz.checker.oracles import ORACLES, Oracle, drawn
@@ -26,6 +28,19 @@ if TYPE_CHECKING:
 
 # torch's own assertion about itself: a defect wherever it happens, in forward too.
 INTERNAL = "INTERNAL ASSERT FAILED"
+
+HIGHEST_ORDER = 3
+ORDERS = tuple(range(1, HIGHEST_ORDER + 1))
+# What is asked of a third derivative; the rest is about calls, which have been looked at by then.
+OF_THIRD_DERIVATIVES = frozenset(
+    {
+        Symptom.WRONG_SECOND_DERIVATIVE,
+        Symptom.DETACHED,
+        Symptom.NONFINITE,
+        Symptom.NOT_DIFFERENTIABLE,
+        Symptom.BACKWARD_ERROR,
+    }
+)
 
 
 def check(
@@ -53,7 +68,7 @@ def check(
             are read, never written, and their memory layout is part of what is judged.
         grad_outputs: One upstream gradient an output, of its shape; None for an undefined one. Without them
             generic ones are drawn.
-        order: The highest derivative to look at, 1 or 2.
+        order: The highest derivative to look at, 1, 2 or 3; the third is looked at where the others are right.
         oracles: Names of the symptoms to look for; None looks for all.
         seed: Seeds every direction, grad_output and, for functions that draw random numbers, torch's generator.
         undefined: Which gradients are undefined in the second backward, by differentiable input.
@@ -74,8 +89,8 @@ def check(
         CheckError: Nothing can be judged: no input asks for a gradient, or grad_outputs do not fit.
     """
     wanted = _symptoms(oracles)
-    if order not in (1, 2):
-        raise CheckError(f"order={order}: derivatives of order 1 and 2 are judged; give one of them")
+    if order not in ORDERS:
+        raise CheckError(f"order={order}: derivatives of order 1, 2 and 3 are judged; give one of them")
     arguments = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
     given = (grad_outputs,) if isinstance(grad_outputs, torch.Tensor) else grad_outputs
     subject = Subject(func, arguments, seed=seed)
@@ -91,7 +106,7 @@ def check(
             run = begin(
                 subject,
                 given,
-                order=order,
+                order=min(order, 2),
                 seed=seed,
                 tolerance=tolerance or Tolerance(),
                 undefined=tuple(undefined),
@@ -102,7 +117,35 @@ def check(
             )
         except ForwardRaised as refusal:
             return _refused(refusal)
-        return _judge(run, wanted, ORACLES if thorough else drawn(seed))
+        verdict = _judge(run, wanted, ORACLES if thorough else drawn(seed))
+        if order < HIGHEST_ORDER or verdict.status in (Status.FAIL, Status.REJECTED) or run.context.order < 2:
+            return verdict
+        return _with_third(run, arguments, verdict, wanted)
+
+
+def _with_third(run: Run, arguments: tuple[Any, ...], verdict: Verdict, wanted: frozenset[Symptom] | None) -> Verdict:
+    """Judge the gradient as a function of its own: its second derivatives are third ones."""
+    weights = [v for v, flag in zip(run.v, run.base.with_graph, strict=True) if flag]
+    what = Map(run.subject.func, arguments).gradient(weights, graph=True, seed=run.seed)
+    third = check(
+        what.func,
+        what.inputs,
+        oracles=OF_THIRD_DERIVATIVES if wanted is None else OF_THIRD_DERIVATIVES & wanted,
+        seed=run.seed,
+        tolerance=run.tolerance,
+        modes=(),
+    )
+    third = one_order_more(third, what)
+    reasons = [r for r in (verdict.reason, third.reason and f"third derivative: {third.reason}") if r]
+    status = third.status if third.findings or verdict.status is Status.PASS else verdict.status
+    return replace(
+        verdict,
+        status=Status.INCONCLUSIVE if status is Status.REJECTED else status,
+        findings=third.findings,
+        reason="" if third.findings else "; ".join(reasons),
+        notes=(*verdict.notes, *third.notes),
+        elements=verdict.elements + third.elements,
+    )
 
 
 def _modes(modes: Iterable[str] | None) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from gradfuzz.targets.place import canonical
 
 # What the decorator and `Target` take beside the arguments of the function.
 OPTIONS = ("name", "order", "stochastic", "detached", "checks")
-ORDERS = (1, 2)
+ORDERS = (1, 2, 3)
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -90,7 +90,7 @@ class Target:
 
     def _check_options(self) -> None:
         if self.order not in ORDERS or isinstance(self.order, bool):
-            raise TargetError(f"{self.name}: order={self.order!r} is not supported; use 1 or 2")
+            raise TargetError(f"{self.name}: order={self.order!r} is not supported; use 1, 2 or 3")
         for argument in sorted(self.detached):
             if argument not in self.arguments:
                 raise TargetError(
