@@ -43,9 +43,9 @@ def _said(run: Run, evidence: Sequence[Evidence]) -> str:
         return ""
     region = explain_region.of(run, [e for e in evidence if (e.wrong | e.right).any()])
     kind = explain_kind.of(run, showing)
-    if region:
-        return f"{kind or 'wrong'} {region}, and only there"
-    return kind
+    if region and not kind.whole:
+        return f"{kind.words or 'wrong'} {region}, and only there"
+    return kind.words
 
 
 def second_order(run: Run, x: Tensors, suspects: list[int], k: int) -> str:
@@ -85,6 +85,17 @@ def _block(run: Run, evidence: Sequence[Evidence]) -> str:
         f"zero when differentiated again by {' or '.join(lost)}, right by {' or '.join(kept)}: "
         f"the backward uses {' and '.join(lost)} without its graph"
     )
+
+
+def lost(run: Run) -> str:
+    """Explain a gradient whose graph has lost some of its grad_output: of which input, and at which elements."""
+    if text := recorded(run, run.x, run.weights):
+        return text
+    for slot, name in enumerate(run.subject.names):
+        evidence = explain_evidence.carried(run, run.x, slot, run.rng(EXPLAINING))
+        if words := _said(run, evidence):
+            return f"what carries a graph in the gradient of {name} is {words}"
+    return ""
 
 
 def recorded(run: Run, x: Tensors, v: Tensors) -> str:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import torch
 
 from gradfuzz.checker import numeric
 from gradfuzz.checker.column import of_gradients, of_values
-from gradfuzz.checker.direction import Mask, Rng, direction, generic, scales
+from gradfuzz.checker.direction import Mask, Rng, direction, generic, scales, unit
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised
 from gradfuzz.checker.numeric import Estimate
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.tensors import Array, Tensors, flat, segments, unflat
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 # Elements of an input that are looked at; of a larger one, the first half of them are those that locating suspects.
 MOST_ELEMENTS = 64
@@ -25,6 +29,10 @@ BLANK = 1e-9
 # of them would show, near enough to stay in most domains.
 FACTOR = 0.2
 SHIFT = 0.37
+# Of a large input so many elements at either end are looked at: ends are where blocks are left over.
+ENDS = 8
+# Both sides of what is exact are sums: as far as the exact identities let them differ.
+GRAPH_ROUNDINGS = 64
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class Evidence:
         got: By autograd.
         estimate: By differences; an error of inf where nothing is known.
         u: The direction, of a second derivative; None of a first.
+        jacobian: By element looked at, a row of derivatives of every output; of a first derivative alone.
     """
 
     here: bool
@@ -48,10 +57,11 @@ class Evidence:
     v: Tensors
     y: Tensors
     slot: int
-    indices: np.ndarray[tuple[int], np.dtype[np.int64]]
+    indices: Indices
     got: Array
     estimate: Estimate
     u: Tensors | None = None
+    jacobian: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def want(self) -> Array:
@@ -125,39 +135,74 @@ def first_order(run: Run, x: Tensors, slot: int, suspects: list[int], rng: Rng) 
 
 def _gradients(run: Run, x: Tensors, slot: int, suspects: list[int], rng: Rng, *, here: bool) -> Iterator[Evidence]:
     """Give evidence at one point: two grad_outputs, for their Jacobian is the same."""
-    context = run.context
-    outputs = context.subject.value(x)
+    outputs = run.context.subject.value(x)
     part = segments(x)[slot]
     indices = _chosen(part, suspects)
     v = _weights(run, outputs, rng)
-    first = context.subject.gradient(x, v)
-    columns = [of_values(context, x, v, first, part.start + int(i)) for i in indices]
+    values, errors = _jacobian(run, x, v, part, indices)
+    for weights in (v, _weights(run, outputs, rng)):
+        got = flat(run.context.subject.gradient(x, weights).gradients)[part][indices]
+        estimate = _weighted(values, errors, weights)
+        yield Evidence(here, x, weights, outputs, slot, indices, got, estimate, jacobian=values)
+
+
+def _jacobian(run: Run, x: Tensors, v: Tensors, part: slice, indices: Indices) -> tuple[Array, Array]:
+    """Give derivatives of every output by some elements of x, a row each, and their error bars."""
+    first = run.context.subject.gradient(x, v)
+    columns = [of_values(run.context, x, v, first, part.start + int(i)) for i in indices]
     values = np.array([estimate.value for estimate, _ in columns]).reshape(len(indices), -1)
     errors = np.array([np.where(kinked, np.inf, e.error) for e, kinked in columns]).reshape(len(indices), -1)
-    for weights in (v, _weights(run, outputs, rng)):
-        w = flat(weights)
-        kept = w != 0
-        got = flat(context.subject.gradient(x, weights).gradients)[part][indices]
-        # Errors of columns are bounds, not draws: they add up.
-        estimate = Estimate(values[:, kept] @ w[kept], errors[:, kept] @ np.abs(w[kept]))
-        yield Evidence(here, x, weights, outputs, slot, indices, got, estimate)
+    return values, errors
+
+
+def _weighted(values: Array, errors: Array, v: Tensors) -> Estimate:
+    """Give the gradient that a Jacobian makes of grad_outputs; its error bars are bounds, so they add up."""
+    w = flat(v)
+    kept = w != 0
+    return Estimate(values[:, kept] @ w[kept], errors[:, kept] @ np.abs(w[kept]))
+
+
+def moved(run: Run, e: Evidence, k: int, value: torch.Tensor) -> Evidence | None:
+    """Give what `e` is where another input, the k-th, has another value; None where it cannot be had."""
+    x = tuple(value if i == k else t for i, t in enumerate(e.x))
+    return _again(run, replace(e, x=x), e.slot)
 
 
 def of_other(run: Run, e: Evidence, other: int) -> Evidence | None:
     """Give what `e` is of one input for another of its shape; None where it cannot be had."""
-    context, part = run.context, segments(e.x)[other]
+    return _again(run, e, other)
+
+
+def _again(run: Run, e: Evidence, slot: int) -> Evidence | None:
+    part = segments(e.x)[slot]
     try:
-        first = context.subject.gradient(e.x, e.v)
-        columns = [of_values(context, e.x, e.v, first, part.start + int(i)) for i in e.indices]
+        values, errors = _jacobian(run, e.x, e.v, part, e.indices)
+        got = flat(run.context.subject.gradient(e.x, e.v).gradients)[part][e.indices]
     except (ForwardRaised, BackwardRaised):
         return None
-    w = flat(e.v)
-    estimate = Estimate(
-        np.array([c.value @ w for c, _ in columns]),
-        np.array([np.where(kinked, np.inf, c.error)[w != 0] @ np.abs(w[w != 0]) for c, kinked in columns]),
-    )
-    got = flat(first.gradients)[part][e.indices]
-    return Evidence(e.here, e.x, e.v, e.y, other, e.indices, got, estimate)
+    return Evidence(e.here, e.x, e.v, e.y, slot, e.indices, got, _weighted(values, errors, e.v), jacobian=values)
+
+
+def carried(run: Run, x: Tensors, slot: int, rng: Rng) -> list[Evidence]:
+    """Gather what the graph of one input's gradient has of it: G is linear in v, so d<G_i, 1>/dv times v is G_i.
+
+    No difference is taken: want is the gradient itself.
+    """
+    found: list[Evidence] = []
+    for here, there in _points(run, x, rng):
+        with suppress(ForwardRaised, BackwardRaised):
+            outputs = run.context.subject.value(there)
+            v = _weights(run, outputs, rng)
+            part = segments(there)[slot]
+            indices = _chosen(part, [])
+            want = flat(run.context.subject.gradient(there, v).gradients)[part][indices]
+            got = [
+                flat(run.context.subject.second(there, v, unit(there, part.start + int(i))).jacobian_u) @ flat(v)
+                for i in indices
+            ]
+            error = np.full(len(indices), GRAPH_ROUNDINGS * run.context.eps * np.abs(want).max(initial=0.0))
+            found.append(Evidence(here, there, v, outputs, slot, indices, np.array(got), Estimate(want, error)))
+    return found
 
 
 def second_order(run: Run, x: Tensors, slot: int, suspects: list[int], rng: Rng) -> list[Evidence]:
@@ -204,12 +249,13 @@ def by_block(run: Run, x: Tensors, slot: int, suspects: list[int], rng: Rng) -> 
     return found
 
 
-def _chosen(part: slice, suspects: list[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _chosen(part: slice, suspects: list[int]) -> Indices:
     """Choose elements of an input: all of a small one, else suspects and others spread evenly."""
     count = part.stop - part.start
     if count <= MOST_ELEMENTS:
         return np.arange(count)
     mine = [k - part.start for k in suspects if part.start <= k < part.stop][: MOST_ELEMENTS // 2]
+    mine += [*range(ENDS), *range(count - ENDS, count)]
     spread = np.linspace(0, count - 1, MOST_ELEMENTS - len(mine)).astype(np.int64)
     return np.unique(np.concatenate([np.array(mine, dtype=np.int64), spread]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,25 +26,33 @@ FACTORS = {2.0: "twice", 0.5: "half", 3.0: "three times", 1 / 3: "a third of", 4
 Guess = Callable[[Run, Sequence[Evidence]], str]
 
 
-def of(run: Run, evidence: Sequence[Evidence]) -> str:
-    """Say what explains every wrong number, the plainest first; empty where nothing does."""
-    guesses: tuple[Guess, ...] = (
-        _zero,
-        _conjugate,
-        _permuted,
-        _wrong_dimension,
-        _ratio,
-        _swapped,
-        _deaf,
-        _handed_through,
-        explain_term.factor,
-        explain_term.gap,
-        _along_a_dimension,
+class Kind(NamedTuple):
+    """What explains every wrong number; `whole` where it explains the right ones too, and no region need be named."""
+
+    words: str = ""
+    whole: bool = False
+
+
+def of(run: Run, evidence: Sequence[Evidence]) -> Kind:
+    """Say what explains every wrong number, the plainest first; empty words where nothing does."""
+    guesses: tuple[tuple[Guess, bool], ...] = (
+        (_zero, False),
+        (_conjugate, True),
+        (_permuted, True),
+        (_as_if_transposed, True),
+        (_wrong_dimension, True),
+        (_ratio, False),
+        (_swapped, True),
+        (_deaf, True),
+        (_handed_through, False),
+        (explain_term.factor, False),
+        (explain_term.gap, False),
+        (_along_a_dimension, True),
     )
-    for guess in guesses:
+    for guess, whole in guesses:
         if words := guess(run, evidence):
-            return words
-    return ""
+            return Kind(words, whole)
+    return Kind()
 
 
 def _zero(run: Run, evidence: Sequence[Evidence]) -> str:
@@ -72,7 +81,7 @@ def _same(a: float, b: float) -> bool:
 def _words_of(run: Run, ratio: float) -> str:
     """Put a ratio into words, with what in the call has that value."""
     if _same(ratio, -1):
-        return "the sign is wrong"
+        return "of the wrong sign"
     cause = _cause_of(run, ratio)
     for factor, words in FACTORS.items():
         if _same(ratio, factor):
@@ -165,6 +174,32 @@ def _rearrangements(shape: tuple[int, ...]) -> Iterator[tuple[str, Callable[[Arr
             yield words, lambda w, d=d, by=by: np.roll(w, by, d)  # type: ignore[misc]
 
 
+def _as_if_transposed(run: Run, evidence: Sequence[Evidence]) -> str:
+    """The gradient that would be right were a grad_output or another input transposed, as a product's operand is."""
+    if not all(e.complete and e.u is None for e in evidence) or sum(int(e.wrong.sum()) for e in evidence) < FEWEST:
+        return ""
+    for k, v in enumerate(evidence[0].v):
+        for a, b in _squares(v):
+            turned = [tuple(w.transpose(a, b) if i == k else w for i, w in enumerate(e.v)) for e in evidence]
+            if all(e.near(e.jacobian @ flat(t)).all() for e, t in zip(evidence, turned, strict=True)):
+                return "what it should be if the grad_output were transposed"
+    for k, x in enumerate(evidence[0].x):
+        if k == evidence[0].slot:
+            continue
+        for a, b in _squares(x):
+            elsewhere = [explain_evidence.moved(run, e, k, e.x[k].transpose(a, b).contiguous()) for e in evidence]
+            if all(m is not None and e.near(m.want).all() for e, m in zip(evidence, elsewhere, strict=True)):
+                return f"what it should be if {run.subject.names[k]} were transposed"
+    return ""
+
+
+def _squares(t: torch.Tensor) -> Iterator[tuple[int, int]]:
+    """Give the pairs of dimensions of a tensor that may be swapped without changing its shape."""
+    for a, b in combinations(range(t.dim()), 2):
+        if t.shape[a] == t.shape[b] > 1 and not t.dtype.is_complex:
+            yield a, b
+
+
 def _wrong_dimension(run: Run, evidence: Sequence[Evidence]) -> str:
     """For an input that is broadcast: summed over other dimensions of the output than those it was expanded along."""
     shape, outputs = evidence[0].shape, evidence[0].y
@@ -211,7 +246,8 @@ def _handed_through(run: Run, evidence: Sequence[Evidence]) -> str:
         return ""
     for k, v in enumerate(evidence[0].v):
         if v.shape == evidence[0].shape and all(e.near(flat((e.v[k],))[e.indices])[e.wrong].all() for e in evidence):
-            return "the grad_output itself, as if the derivative were 1"
+            term = explain_term.gap(run, evidence)
+            return "; ".join(t for t in ("the grad_output itself, as if the derivative were 1", term) if t)
     return ""
 
 
@@ -228,6 +264,12 @@ def _along_a_dimension(run: Run, evidence: Sequence[Evidence]) -> str:
             continue  # the derivative itself does not change along it
         if all(_steady(e, d, e.got - e.want) for e in evidence):
             return f"got - want is the same for all elements along dimension {d}: a sum over it is missing or wrong"
+        if all(_proportional(e, d) for e in evidence):
+            name = run.subject.names[evidence[0].slot]
+            return (
+                f"got - want is {name} times what is the same for all elements along dimension {d}: "
+                "a sum over it is missing or wrong"
+            )
         with np.errstate(all="ignore"):
             if all(bool(e.want.all()) and _steady(e, d, e.got / e.want, relative=True) for e in evidence):
                 return f"a factor is wrong that is the same for all elements along dimension {d}"
@@ -239,6 +281,16 @@ def _steady(e: Evidence, d: int, numbers: Array, *, relative: bool = False) -> b
     table = numbers.reshape(e.shape)
     error = (_doubt(e) / (np.abs(e.want) if relative else 1.0)).reshape(e.shape)
     return bool((np.ptp(table, axis=d, keepdims=True) <= error.max(axis=d, keepdims=True)).all())
+
+
+def _proportional(e: Evidence, d: int) -> bool:
+    """Whether the gap is the input times a number that stays the same along a dimension."""
+    x = flat((e.x[e.slot],))
+    table, gap, doubt = (t.reshape(e.shape) for t in (x, e.got - e.want, _doubt(e)))
+    if not x.all():
+        return False
+    factor = (gap * table).sum(d, keepdims=True) / (table * table).sum(d, keepdims=True)
+    return bool((np.abs(gap - factor * table) <= doubt.max(axis=d, keepdims=True)).all())
 
 
 def _doubt(e: Evidence) -> Array:
