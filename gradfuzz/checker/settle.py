@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
 from gradfuzz.checker import numeric
 from gradfuzz.checker.direction import Mask, Rng, direction, generic
-from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Tensors, flat, move
+from gradfuzz.checker.evaluation import Array, BackwardRaised, First, ForwardRaised, Second, Tensors, flat, move
 from gradfuzz.checker.line import Context, Measurement, Quantity, measure, neighbour, sample
 from gradfuzz.checker.numeric import Answer
 
@@ -20,6 +20,8 @@ NEAR_TRIES, TRIES = 2, 10
 # Neighbours asked whether a contradiction stands beside the point too, before additivity decides.
 CONFIRMING_NEIGHBOURS = 4
 ADDITIVITY_TRIES = 4
+# A special case in the code is left by some roundings; of the points there, half must show the right value.
+ROUNDINGS_BESIDE, POINTS_BESIDE = 8, 4
 # Pieces around a kink that are asked for their slope, and how near to the one-sided slope it must be: a piece's
 # own slope changes by its curvature over the distance, far less than by the jump from piece to piece.
 PIECES_ASKED = 8
@@ -88,6 +90,10 @@ def settle(bench: Bench, quantity: Quantity, first: Measurement) -> Decision:
         again = bench.fresh(bench.x, SECOND_LOOK)
         if again is not None and again.answer(quantity) is Answer.CONTRADICTS:
             return _twice_contradicted(bench, quantity, first)
+    if not bench.context.subject.random and _special(bench, quantity, first):
+        again = bench.fresh(bench.x, SECOND_LOOK)
+        if again is not None and _special(bench, quantity, again) and additive(bench, quantity, first):
+            return Decision(Outcome.WRONG_AT_POINT, first)
     if bench.context.subject.random:
         # How many numbers a random function draws may depend on the inputs: the sides of a point are not comparable.
         return _beside(bench, quantity, first)
@@ -117,6 +123,43 @@ def _beside(bench: Bench, quantity: Quantity, first: Measurement) -> Decision:
             if again is not None and again.answer(quantity) is Answer.CONTRADICTS:
                 return Decision(Outcome.WRONG, m)
     return Decision(Outcome.UNKNOWN, first)
+
+
+def _special(bench: Bench, quantity: Quantity, m: Measurement) -> bool:
+    """Whether an element is wrong at the very point and right a few roundings beside it.
+
+    The jitter of such an element is the fault itself, and would excuse it: so it is left out of account, where the
+    differences have power and what autograd gives at the jittered points agrees with them.
+    """
+    estimate, kinked = m.estimates.get(quantity), m.kinked.get(quantity)
+    if estimate is None or kinked is None:
+        return False
+    here = m.analytic_of(quantity)
+    with np.errstate(all="ignore"):
+        scale = np.maximum(np.abs(here), np.abs(estimate.value))
+        gap = np.abs(here - estimate.value)
+        suspects = gap > numeric.CONTRADICT_BARS * estimate.error + numeric.POWER_RELATIVE * scale
+        suspects &= np.isfinite(estimate.error) & ~kinked
+        if not suspects.any():
+            return False
+        allowed = numeric.AGREE_BARS * estimate.error + numeric.INSIGNIFICANT * scale
+        right = np.zeros(len(here))
+        for _ in range(POINTS_BESIDE):
+            # Unequal steps, so that equal elements part.
+            x = neighbour(bench.x, bench.rng, ROUNDINGS_BESIDE * bench.context.eps)
+            try:
+                there = replace(m, analytic=_again(bench.context, m, x)).analytic_of(quantity)
+            except (ForwardRaised, BackwardRaised):
+                return False
+            right += np.abs(there - estimate.value) <= allowed
+    return bool((suspects & (2 * right >= POINTS_BESIDE)).any())
+
+
+def _again(context: Context, m: Measurement, x: Tensors) -> First:
+    """Differentiate at another point along the same direction, to the order of a measurement."""
+    if isinstance(m.analytic, Second):
+        return context.subject.second(x, m.v, m.u)
+    return context.subject.gradient(x, m.v)
 
 
 def additive(bench: Bench, quantity: Quantity, first: Measurement) -> bool:
