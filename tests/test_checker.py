@@ -360,7 +360,7 @@ def test_warnings_of_the_function_do_not_reach_the_caller():
 
 MISUSES = {
     "no input asks for a gradient": lambda: check(torch.sin, torch.ones(3)),
-    "order=3": lambda: check(torch.sin, x_of(), order=3),
+    "order=4": lambda: check(torch.sin, x_of(), order=4),
     "'wrong-grad' is no symptom": lambda: check(torch.sin, x_of(), oracles=["wrong-grad"]),
     "2 grad_outputs were given for 1": lambda: check(torch.sin, x_of(), (torch.ones(3), torch.ones(3))),
     "grad_output 0 has shape (2,), its output (3,)": lambda: check(torch.sin, x_of(), torch.ones(2)),

@@ -61,7 +61,7 @@ def begin(
         return Run(subject, order, seed, None, base.outputs, base, **declared)
     count = sum(o.numel() * (2 if o.dtype.is_complex else 1) for o in outputs)
     own = unflat(drawn(seed, GRAD_OUTPUTS, count), base.outputs)
-    v = own if given is None else tuple(o if g is None else g for g, o in zip(given, own, strict=True))
+    v = own if given is None else tuple(o if g is None else g.to(o.dtype) for g, o in zip(given, own, strict=True))
     handed, again = (tuple(t.detach().clone(memory_format=torch.preserve_format) for t in v) for _ in range(2))
     names = [f"grad_output {i}" for i in range(len(v))]
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +21,8 @@ from gradfuzz.checker.tensors import Tensors, materialize
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+TORCH = Path(torch.__file__).parent
 
 MODES = ("fwd-rev", "rev-fwd", "fwd-fwd")
 
@@ -168,7 +171,7 @@ def raised_in_a_jvp(error: BaseException) -> bool:
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_name == "jvp" and "/torch/" not in code.co_filename.replace("\\", "/"):
+        if code.co_name == "jvp" and not Path(code.co_filename).is_relative_to(TORCH):
             return True
         trace = trace.tb_next
     return False

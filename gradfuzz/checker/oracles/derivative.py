@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from gradfuzz.checker.direction import DIRECTIONS, SETTLING, direction
-from gradfuzz.checker.evaluation import BackwardRaised, First, Second, Tensors, flat
+from gradfuzz.checker.direction import DIRECTIONS, SETTLING, Mask, direction
+from gradfuzz.checker.evaluation import BackwardRaised, First, Second, Tensors, flat, segments
 from gradfuzz.checker.line import Measurement, Quantity, measure
 from gradfuzz.checker.locate import first_order, second_order
 from gradfuzz.checker.numeric import SCREEN, Answer
@@ -31,6 +32,15 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
     bench = Bench(run.context, run.x, run.weights, rng, run.allowed_inputs, run.allowed_outputs)
     if not any(t.numel() for t in run.x):
         return
+    if run.detached and run.context.order >= 2:
+        # What is meant to carry no graph has a first derivative all the same, and takes no part in the second.
+        wrong = list(_first_derivative(run, bench))
+        yield from wrong
+        if wrong:
+            return
+        bench.allowed_inputs = run.allowed_inputs = _recorded(run)
+        if not bench.allowed_inputs.any():
+            return
     u, analytic = _analytic(run, bench)
     yield from finite_where_it_should_be(run, bench, analytic)
     if not np.isfinite(flat(analytic.gradients)).all():
@@ -62,6 +72,27 @@ def derivatives_agree(run: Run) -> Iterator[Finding]:
     if hessian.wrong:
         run.second_order_wrong = True
         yield second_order(run, bench, hessian)
+
+
+def _first_derivative(run: Run, bench: Bench) -> Iterator[Finding]:
+    """Judge the gradient alone, of every input."""
+    context = replace(run.context, order=1)
+    alone = replace(bench, context=context)
+    u = direction(run.rng(DIRECTIONS), run.x, run.allowed_inputs)
+    decision = settle(alone, Quantity.SLOPE, measure(context, run.x, u, run.weights, bench.rng))
+    _note(run, decision, "first derivative")
+    if decision.wrong:
+        run.first_order_wrong = True
+        yield first_order(run, alone, decision)
+
+
+def _recorded(run: Run) -> Mask:
+    """The elements of inputs whose gradient is not declared to carry no graph."""
+    allowed = np.ones(len(flat(run.x)), dtype=bool) if run.allowed_inputs is None else run.allowed_inputs.copy()
+    for name, part in zip(run.subject.names, segments(run.x), strict=True):
+        if name in run.detached:
+            allowed[part] = False
+    return allowed
 
 
 def _telling(bench: Bench, first: Measurement) -> Measurement:

@@ -20,8 +20,8 @@ from gradfuzz.checker.evaluation import (
     segments,
 )
 from gradfuzz.checker.line import neighbour, sample
-from gradfuzz.checker.naming import against, element_of
-from gradfuzz.checker.nested import push
+from gradfuzz.checker.naming import against, element_of, one_line
+from gradfuzz.checker.nested import push, raised_in_a_jvp
 from gradfuzz.checker.numeric import Answer
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
@@ -49,7 +49,18 @@ def forward_mode_agrees(run: Run) -> Iterator[Finding]:
         try:
             got = push(run.context.subject, x, u)
             ladders, noise = _sampled(run, x, u, rng)
-        except ForwardRaised:
+        except ForwardRaised as refusal:
+            if raised_in_a_jvp(refusal.error):
+                yield Finding(
+                    Symptom.FORWARD_MODE,
+                    "forward",
+                    one_line(refusal.error),
+                    "a tangent",
+                    1,
+                    "fwd",
+                    exception=type(refusal.error).__name__,
+                    explanation="raised in a jvp",
+                )
             return
         finding = _compare(run, ladders, flat(got), noise)
         if finding is None:
@@ -63,9 +74,10 @@ def _matches_reverse_mode(run: Run) -> bool:
     """Whether the tangent equals the Jacobian that reverse mode gave and differences confirmed: the usual case."""
     if run.agreed is None or not isinstance(run.agreed.analytic, Second):
         return False
-    got = run.nested().tangent
-    if got is None:
-        return True  # nothing to compare
+    nested = run.nested()
+    got = nested.tangent
+    if got is None:  # nothing to compare, unless a rule was meant to be there
+        return not raised_in_a_jvp(nested.missing["fwd"])
     return bool((np.abs(flat(got) - (want := flat(run.agreed.analytic.jacobian_u))) <= rounding(run, want)).all())
 
 
