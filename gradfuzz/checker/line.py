@@ -255,10 +255,11 @@ def _compare_slope(m: Measurement, values: Samples, jitter: Jitter, natural: Arr
         atol=context.tolerance.atol,
     )
     summing = context.eps * float(weights @ values.largest[kept_v])
-    kinked = numeric.not_smooth(line, noise=noise + summing, eps=context.eps)
-    # A sum hides that one of its terms is wild.
-    kinked |= bool(numeric.wild(values, moving, noise=jitter.values, eps=context.eps)[kept_v].any())
-    _add(m, Quantity.SLOPE, line, estimate, kinked, comparison)
+    smooth = numeric.smoothness(line, noise=noise + summing, eps=context.eps)
+    if numeric.wild(values, moving, noise=jitter.values, eps=context.eps)[kept_v].any():
+        # A sum hides that one of its terms is wild.
+        smooth = numeric.Smoothness(np.ones(1, dtype=bool), np.ones(1, dtype=bool))
+    _add(m, Quantity.SLOPE, line, estimate, smooth, comparison)
 
 
 def _compare_jacobian(m: Measurement, values: Samples, jitter: Jitter, natural: Array) -> None:
@@ -276,8 +277,8 @@ def _compare_jacobian(m: Measurement, values: Samples, jitter: Jitter, natural: 
         rtol=context.tolerance.rtol,
         atol=context.tolerance.atol,
     )
-    kinked = numeric.not_smooth(values, noise=jitter.values, eps=context.eps)
-    _add(m, Quantity.JACOBIAN, values, estimate, kinked, comparison)
+    smooth = numeric.smoothness(values, noise=jitter.values, eps=context.eps)
+    _add(m, Quantity.JACOBIAN, values, estimate, smooth, comparison)
 
 
 def _compare_hessian(m: Measurement, gradients: Samples, jitter: Jitter, natural: Array) -> None:
@@ -301,15 +302,21 @@ def _compare_hessian(m: Measurement, gradients: Samples, jitter: Jitter, natural
         # Rounding of large inputs inside exp(a - b) and its like, which jitter of two draws may miss.
         doubt=context.eps * product if np.isfinite(product) else 0.0,
     )
-    kinked = numeric.not_smooth(gradients, noise=jitter.gradients, eps=context.eps)
-    _add(m, Quantity.HESSIAN, gradients, estimate, kinked, comparison)
+    smooth = numeric.smoothness(gradients, noise=jitter.gradients, eps=context.eps)
+    _add(m, Quantity.HESSIAN, gradients, estimate, smooth, comparison)
 
 
 def _add(
-    m: Measurement, quantity: Quantity, samples: Samples, estimate: Estimate, kinked: Mask, comparison: Comparison
+    m: Measurement,
+    quantity: Quantity,
+    samples: Samples,
+    estimate: Estimate,
+    smooth: numeric.Smoothness,
+    comparison: Comparison,
 ) -> None:
     """Merge a comparison with what earlier ladders said: agreement stands, the smaller error bar is kept."""
     excluded = _excluded(m, quantity)
+    kinked = smooth.kinked
     answers = comparison.answers.copy()
     answers[excluded] = Answer.AGREES
     mismatch = np.where(excluded, 0.0, comparison.mismatch)
@@ -319,7 +326,8 @@ def _add(
         # A contradiction of the earlier ladder that the later one cannot settle stays one.
         stays = (before.answers == Answer.CONTRADICTS) & (answers == Answer.CANNOT_TELL)
         answers = np.where(stays, Answer.CONTRADICTS, answers).astype(np.int8)
-        kinked = kinked | m.kinked[quantity]
+        # A kink at the point shows at every step; one that only longer steps see lies elsewhere.
+        kinked = np.where(smooth.decided, kinked, m.kinked[quantity])
         old = m.estimates[quantity]
         # Two ladders that contradict each other know nothing: long steps see a slope where short ones find the
         # samples flat, because the argument is lost beside a large constant.

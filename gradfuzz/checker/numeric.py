@@ -212,7 +212,19 @@ def one_sided(samples: Samples, side: int, *, noise: Array, eps: float) -> Estim
 
 
 def not_smooth(samples: Samples, *, noise: Array, eps: float) -> Mask:
-    """Tell by element whether V has a kink or a jump at the centre, from its even part V(h) + V(-h) - 2 V(0).
+    """Tell by element whether V has a kink or a jump at the centre (`smoothness`)."""
+    return smoothness(samples, noise=noise, eps=eps).kinked
+
+
+class Smoothness(NamedTuple):
+    """By element: whether V has a kink or a jump at the centre, and whether the ladder could tell at all."""
+
+    kinked: Mask
+    decided: Mask
+
+
+def smoothness(samples: Samples, *, noise: Array, eps: float) -> Smoothness:
+    """Judge by the even part V(h) + V(-h) - 2 V(0), which falls with h^2, and with h only at a kink.
 
     The two finest rungs that stand above the noise decide: coarser ones may see a kink that lies elsewhere.
     """
@@ -228,7 +240,7 @@ def not_smooth(samples: Samples, *, noise: Array, eps: float) -> Mask:
         fresh = both[k] & ~decided
         kinked |= fresh & (exponent[k] < SMOOTH_EXPONENT)
         decided |= fresh
-    return kinked
+    return Smoothness(kinked, decided)
 
 
 class Comparison(NamedTuple):

@@ -137,7 +137,10 @@ def _both_ends(run: Run, u: Tensors, v: Tensors, first: First, weights: Array, o
     """Give the converged one-sided slopes: of both sides, or of the only one inside the domain; else none."""
     spec = run.context.spec(STEPS)
     values, gradients = sample(run.context, run.x, u, v, first, spec, gradients=order >= 2)
-    line = (gradients if order >= 2 and gradients is not None else values).dot(weights)
+    measured = gradients if order >= 2 and gradients is not None else values
+    line = measured.dot(weights)
+    # What the inner product may be off by, in another order of its terms: no growth of the quotients.
+    summing = 4 * run.context.eps * float(measured.largest @ np.abs(weights))
     ends = []
     for side in (1, -1):
         rows = line.plus if side > 0 else line.minus
@@ -149,15 +152,15 @@ def _both_ends(run: Run, u: Tensors, v: Tensors, first: First, weights: Array, o
         scale = max(abs(float(slope.value[0])), float(line.largest[0]))
         if not slope.error[0] <= CONVERGED * scale:
             return []
-        if not _bounded(rows, line.centre, spec.steps):
+        if not _bounded(rows, line.centre, spec.steps, summing):
             return []
         ends.append(slope)
     return ends
 
 
-def _bounded(rows: Array, centre: Array, steps: Array) -> bool:
+def _bounded(rows: Array, centre: Array, steps: Array, rounding: float) -> bool:
     """Whether the difference quotients settle: a root's grow by sqrt(ratio) a rung, a logarithm's by a constant."""
     with np.errstate(all="ignore"):
-        quotients = np.abs(rows - centre)[:, 0] / steps
+        quotients = np.maximum(np.abs(rows - centre)[:, 0] - rounding, 0.0) / steps
     half = len(quotients) // 2
     return bool(quotients[-1] <= 1.5 * quotients[:half].max() + np.finfo(float).tiny)
