@@ -8,7 +8,7 @@ from torch import cos, sin
 from benchmarks import planted
 from benchmarks.planted import CUBE, LONG, MATRIX, PAIR, PRODUCT, SINE, VECTOR, Planted, consistent, normal, special
 
-# Far beyond 1 and within what sin can still be differenced at.
+# Where a function may be approximated otherwise.
 LARGE = 1e3
 
 PLANTED: tuple[Planted, ...] = (
@@ -19,12 +19,23 @@ PLANTED: tuple[Planted, ...] = (
     consistent("n mod 8 elements", planted.tail_zero, normal((19,))),
     consistent("a branch: negative", lambda g, x: torch.where(x < 0, 1.1 * g, g)),
     consistent("a branch: beyond 1.5", lambda g, x: torch.where(x.abs() > 1.5, 1.1 * g, g), normal((8,), scale=2.0)),
-    consistent("large inputs", lambda g, x: torch.where(x.abs() > LARGE, 0 * g, g), normal((6,), scale=3 * LARGE)),
+    Planted(
+        "large inputs",
+        planted.ruled(lambda x: x * x, lambda g, x: torch.where(x.abs() > LARGE, x, 2 * x) * g),
+        planted.ruled(lambda x: x * x, lambda g, x: 2 * x * g),
+        normal((6,), scale=3 * LARGE),
+    ),
+    consistent(
+        "large inputs, oscillating",
+        lambda g, x: torch.where(x.abs() > LARGE, 0 * g, g),
+        normal((6,), scale=3 * LARGE),
+    ),
     consistent("zero exactly", lambda g, x: torch.where(x == 0, 0 * g, g), special(planted.zeros_in, VECTOR)),
     consistent("ties", lambda g, x: torch.where(planted.tied(x), 0 * g, g), special(planted.ties_in, VECTOR)),
-    planted.in_dtype(torch.float32),
-    planted.in_dtype(torch.bfloat16),
-    planted.in_dtype(torch.float16),
+    # Each well above what the dtype rounds to: some ten of its epsilons, a hundred thousand of float32's.
+    planted.in_dtype(torch.float32, 0.01),
+    planted.in_dtype(torch.bfloat16, 0.05),
+    planted.in_dtype(torch.float16, 0.01),
     Planted("below atol", planted.tiny(-1.0), planted.tiny(1.0), VECTOR),
     consistent("transposed", lambda g, x: g.T, MATRIX),
     Planted("mean for sum", planted.biased(lambda g: g.mean(0)), planted.BIASED, normal((4, 4), (4,))),

@@ -119,10 +119,10 @@ def tail_zero(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.cat([g[:whole], 0 * g[whole:]])
 
 
-def in_dtype(dtype: torch.dtype) -> Planted:
-    """Plant a factor of one dtype, a percent of it."""
-    name = str(dtype).removeprefix("torch.")
-    return consistent(f"1 %, {name} alone", lambda g, x: 1.01 * g if x.dtype is dtype else g, normal((6,), dtype=dtype))
+def in_dtype(dtype: torch.dtype, relative: float) -> Planted:
+    """Plant a constant relative error of one dtype alone."""
+    name = f"{100 * relative:g} %, {str(dtype).removeprefix('torch.')} alone"
+    return consistent(name, lambda g, x: (1 + relative) * g if x.dtype is dtype else g, normal((6,), dtype=dtype))
 
 
 def zeros_in(x: torch.Tensor) -> torch.Tensor:
