@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gradfuzz.checker.direction import FLATNESS, PRECISION, Mask, Rng, generic, scales, signs_and_sizes
-from gradfuzz.checker.evaluation import Array, BackwardRaised, ForwardRaised, Subject, Tensors, flat, unflat
+from gradfuzz.checker.direction import FLATNESS, PRECISION, Mask, Rng, direction, generic, scales
+from gradfuzz.checker.evaluation import BackwardRaised, First, ForwardRaised, Second, Subject
 from gradfuzz.checker.naming import element_of
 from gradfuzz.checker.run import DOUBLES, Run
+from gradfuzz.checker.tensors import Array, Tensors, flat, move, unflat
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # A bias stands out of scatter after this many points; bfloat16 and float16 scatter more.
@@ -22,6 +23,11 @@ BIAS_OVER_SPREAD = 2.5
 TINY_STEP = 2.0**-33
 FLAT_DRAWS = 4
 MILLION_ROUNDINGS = 2.0**17
+# A derivative that a scaled grad_output leaves alone is computed from it in a lower dtype, unless so few roundings of
+# its terms are all that it could have moved.
+VISIBLE_ROUNDINGS = 2.0**8
+# Below this a product is no longer a double of full precision, and may well stand still.
+SMALLEST = 1e-290
 
 
 def precision_is_kept(run: Run) -> Iterator[Finding]:
@@ -35,48 +41,76 @@ def precision_is_kept(run: Run) -> Iterator[Finding]:
 
 
 def _flat_in_double(run: Run) -> Iterator[Finding]:
-    """Look for a gradient that stays put, to the bit, where its own slope says it moves by a million roundings."""
-    if run.order < 2 or run.refused_second or any(t.dtype not in DOUBLES for t in run.subject.wrt):
+    """Look for derivatives that stay put, to the bit, where they ought to move by a hundred thousand roundings or more.
+
+    A gradient is moved in two ways: by its inputs, where its own second derivative says that it follows; and by its
+    grad_output, in which it is linear, and its second derivative too.
+    """
+    if any(t.dtype not in DOUBLES for t in run.subject.wrt):
         return
     rng = run.rng(FLATNESS)
-    subject, x = run.subject, run.x
-    s = scales(x)
-    count = len(s)
-    stuck = np.ones(count, dtype=bool)
-    first = np.zeros(count)
+    second = run.order >= 2 and not run.refused_second
+    stuck: dict[str, Mask] = {}
+    here = First((), (), ())
+    subject = run.context.subject
     for _ in range(FLAT_DRAWS):
-        u = unflat(signs_and_sizes(rng, count) * s, x)
+        u = direction(rng, run.x)
         v = generic(rng, run.weights, run.allowed_outputs)
+        scaled = tuple(g * (1 + TINY_STEP) for g in v)
         try:
-            second = subject.second(x, v, u)
-            here = flat(second.gradients)
-            there = flat(subject.gradient(tuple(a + TINY_STEP * d for a, d in zip(x, u, strict=True)), v).gradients)
+            here, there = (subject.second(run.x, w, u) if second else subject.gradient(run.x, w) for w in (v, scaled))
+            size = _size(run, here, v)
+            still = {}
+            if isinstance(here, Second) and isinstance(there, Second):
+                moved = subject.gradient(move(run.x, u, TINY_STEP), v).gradients
+                expected = np.abs(flat(here.hessian_u)) * TINY_STEP > MILLION_ROUNDINGS * run.eps * size
+                still["inputs"] = _same(here.gradients, moved) & expected
+            still["grad_outputs"] = _same(here.gradients, there.gradients) & _visible(run, here.gradients, size)
+            if isinstance(here, Second) and isinstance(there, Second):
+                at_second = _visible(run, here.hessian_u, size / np.maximum(scales(run.x), np.finfo(float).tiny))
+                still["grad_outputs, at the second order"] = _same(here.hessian_u, there.hessian_u) & at_second
         except (ForwardRaised, BackwardRaised):
             return
-        with np.errstate(all="ignore"):
-            # Only where the double backward says that this very gradient moves may its standing still count.
-            expected = np.abs(flat(second.hessian_u)) * TINY_STEP
-            # The gradient is rounded at its own size, its tensor's, or that of what it is computed from.
-            natural = float(np.abs(flat(second.values)).max(initial=0.0)) + np.abs(flat(x))
-            natural = natural * float(np.abs(flat(v)).max(initial=0.0)) / np.maximum(s, np.finfo(float).tiny)
-            size = np.maximum(natural, np.abs(here).max(initial=0.0, where=np.isfinite(here)))
-            moves = expected > MILLION_ROUNDINGS * run.eps * size
-            stuck &= moves & (here == there) & np.isfinite(here)
-        first = here
-        if not stuck.any():
+        stuck = {name: mask & stuck.get(name, mask) for name, mask in still.items()}
+        if not any(mask.any() for mask in stuck.values()):
             return
-    k = int(np.flatnonzero(stuck)[0])
-    name, element = element_of(subject.wrt, subject.names, k)
+    name, mask = next((name, mask) for name, mask in stuck.items() if mask.any())
+    k = int(np.flatnonzero(mask)[0])
+    order = 2 if name.endswith("order") else 1
+    where, element = element_of(run.subject.wrt, run.subject.names, k)
+    shown = flat(here.hessian_u if order == 2 and isinstance(here, Second) else here.gradients)[k]
     yield Finding(
         Symptom.PRECISION,
-        name,
-        f"{first[k]:.6g}, the same for inputs a million roundings apart",
-        "a gradient computed in double",
-        1,
-        "rev",
+        where,
+        f"{shown:.6g}, the same for {name.split(',')[0]} half a million roundings apart",
+        "a gradient computed in double" if order == 1 else "a second derivative computed in double",
+        order,
+        "rev" if order == 1 else "rev-rev",
         element,
         explanation="the backward passes through a lower dtype (float32 or less) on its way",
     )
+
+
+def _same(here: Tensors, there: Tensors) -> Mask:
+    """The elements that are equal to the bit, and neither zero nor out of range."""
+    a, b = flat(here), flat(there)
+    return np.asarray((a == b) & np.isfinite(a) & (np.abs(a) > SMALLEST))
+
+
+def _size(run: Run, first: First, v: Tensors) -> Array:
+    """What a gradient is rounded relative to: its own size, its tensor's, or that of what it is computed from."""
+    with np.errstate(all="ignore"):
+        here = np.abs(flat(first.gradients))
+        natural = float(np.abs(flat(first.values)).max(initial=0.0)) + np.abs(flat(run.x))
+        largest_v = float(np.abs(flat(v)).max(initial=0.0))
+        natural = natural * largest_v / np.maximum(scales(run.x), np.finfo(float).tiny)
+        return np.asarray(np.maximum(natural + largest_v, here.max(initial=0.0, where=np.isfinite(here))))
+
+
+def _visible(run: Run, derivatives: Tensors, size: Array) -> Mask:
+    """The elements that a scaled grad_output moves by many roundings of what they may be computed from."""
+    values = np.abs(flat(derivatives))
+    return np.asarray(values * TINY_STEP > VISIBLE_ROUNDINGS * run.eps * np.maximum(size, values.max(initial=0.0)))
 
 
 def _relative(low: Array, double: Array) -> Array:
