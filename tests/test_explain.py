@@ -145,6 +145,16 @@ SAID = {
         [exactly(0, 1, 2, 0, -1)],
         "zero where it should not be at the elements that are zero, and only there",
     ),
+    "a special case at ties": (
+        ruled(lambda x: x * x, lambda g, x: torch.where((x[:, None] == x).sum(1) > 1, 3 * g * x, 2 * g * x)),
+        [exactly(0.5, 1, 2, 0.5, -1)],
+        "1.5 times what it should be at the elements that equal another element, and only there",
+    ),
+    "a special case of equal inputs": (
+        ruled(lambda x, y: x * y, lambda g, x, y: (torch.where(x == y, 0 * g, g * y), g * x)),
+        [exactly(1, 2, 3, 4), exactly(1, -2, 3, 5)],
+        "zero where it should not be where it equals input 1, and only there",
+    ),
     "a threshold": (
         ruled(lambda x: x * x, lambda g, x: torch.where(x.abs() > 1.1, 3 * g * x, 2 * g * x)),
         [real(8)],
@@ -259,6 +269,11 @@ NOT_SAID = {
         [real(12)],
         ("that are negative",),
     ),
+    "positive inputs that are wrong only from 0.3 on are not all the positive ones": (
+        sine(lambda g, x: torch.where(x > 0.3, 0 * g, g)),
+        [real(5)],
+        ("that are positive",),
+    ),
     "a symmetric gradient is not transposed": (
         sine(lambda g, x: 3 * g),
         [torch.ones(3, 3, dtype=torch.float64).requires_grad_()],
@@ -359,6 +374,13 @@ def test_a_gradient_wrong_with_create_graph_alone_is_said_to_be():
 def test_a_gate_whose_branch_is_detached_says_at_which_elements():
     function = ruled(lambda x: x**3, lambda g, x: torch.where(x > 0, 3 * g * x * x, 3 * g * (x * x).detach()))
     assert "zero where it should not be at the elements that are negative" in explanation(function, real(6))
+
+
+def test_a_branch_without_any_graph_says_at_which_elements():
+    function = ruled(lambda x: x**3, lambda g, x: torch.where(x > 0, 3 * g * x * x, (3 * g * x * x).detach()))
+    said = explanation(function, real(6))
+    assert "what carries a graph in the gradient of input 0 is zero where it should not be" in said
+    assert "at the elements that are negative, and only there" in said
 
 
 def test_explaining_leaves_the_generator_alone():

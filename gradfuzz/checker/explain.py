@@ -92,6 +92,8 @@ def lost(run: Run) -> str:
     if text := recorded(run, run.x, run.weights):
         return text
     for slot, name in enumerate(run.subject.names):
+        if name in run.detached:
+            continue
         evidence = explain_evidence.carried(run, run.x, slot, run.rng(EXPLAINING))
         if words := _said(run, evidence):
             return f"what carries a graph in the gradient of {name} is {words}"

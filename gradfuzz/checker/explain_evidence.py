@@ -270,7 +270,8 @@ def _weights(run: Run, outputs: Tensors, rng: Rng) -> Tensors:
 def _points(run: Run, x: Tensors, rng: Rng) -> Iterator[tuple[bool, Tensors]]:
     """Give x itself, and points that keep or break what may be special about it.
 
-    Scaled, equal elements by equal factors: signs, zeros, ties, symmetry and places stay. Permuted within each
+    Scaled, equal elements by equal factors: signs, zeros, ties, symmetry and places stay. Drawn towards zero likewise:
+    a condition on the sign holds there too, another threshold does not. Permuted within each
     tensor: what hangs on a value moves, what hangs on a place stays. With other signs. Shifted by a constant: ties
     stay, zeros go.
     """
@@ -280,6 +281,7 @@ def _points(run: Run, x: Tensors, rng: Rng) -> Iterator[tuple[bool, Tensors]]:
     _, same = np.unique(np.abs(finite), return_inverse=True)
     for _ in range(2):
         yield False, unflat(values * (1 + FACTOR * rng.uniform(-1, 1, len(values))[same]), x)
+    yield False, unflat(values * rng.uniform(0, 1, len(values))[same] ** 2, x)
     permuted = values.copy()
     for part, t in zip(segments(x), x, strict=True):
         pairs = permuted[part].reshape(-1, 2 if t.dtype.is_complex else 1)

@@ -48,10 +48,9 @@ def of(run: Run, evidence: Sequence[Evidence]) -> str:
             holding.append(same[0])
     holding.sort(key=lambda c: c.ways)
     for _, tier in groupby(holding, key=lambda c: c.ways):
-        kept = list(tier)
-        if len(kept) == 1 or kept[0].ways == CHOSEN:
-            return kept[0].words
-        return ""  # two conditions that hold alike: which of them it is cannot be told
+        words = [condition.words for condition in tier]
+        # Of two values that hold alike it cannot be told which it is; two names of one place are both true.
+        return ", or ".join(words) if len(words) == 1 or holding[0].ways == CHOSEN else ""
     return _threshold(evidence) if ways >= CHOSEN else ""
 
 
@@ -97,9 +96,12 @@ def _about_indices(run: Run, e: Evidence) -> Iterator[Condition]:
     """Look at integer arguments: which positions along a dimension they hold more than once."""
     shape = e.shape
     for index in run.subject.others:
-        if index.dtype not in (torch.int64, torch.int32) or index.numel() < 2:
+        if index.dtype not in (torch.int64, torch.int32) or index.numel() < 2 or index.layout is not torch.strided:
             continue
-        counts = np.bincount(np.abs(index.reshape(-1).cpu().numpy()))
+        held = np.abs(index.reshape(-1).numpy(force=True))
+        if held.max() >= max(shape, default=0):
+            continue  # no positions: numbers of another kind
+        counts = np.bincount(held)
         for d, side in enumerate(shape):
             if len(counts) > side:
                 continue
@@ -127,11 +129,6 @@ def _about_places(e: Evidence) -> Iterator[Condition]:
     places = e.indices // parts
     count = math.prod(shape)
     index = np.unravel_index(places, shape)
-    rests = {block: count % block for block in BLOCKS if count > block and count % block}
-    for rest in sorted(set(rests.values())):
-        blocks = " or ".join(str(block) for block, left in rests.items() if left == rest)
-        words = f"at the last {rest} of {count} elements, what a block of {blocks} leaves over"
-        yield Condition(words, CHOSEN, places >= count - rest)
     if len(shape) > 1 and shape[-1] == shape[-2]:
         yield Condition("on the diagonal", CHOSEN, index[-1] == index[-2])
         yield Condition("off the diagonal", CHOSEN, index[-1] != index[-2])
@@ -141,6 +138,11 @@ def _about_places(e: Evidence) -> Iterator[Condition]:
         yield Condition(f"at the last index of dimension {d}", CHOSEN, index[d] == side - 1)
         yield Condition(f"at the first index of dimension {d}", CHOSEN, index[d] == 0)
         yield Condition(f"beyond the first index of dimension {d}", CHOSEN, index[d] > 0)
+    rests = {block: count % block for block in BLOCKS if count > block and count % block}
+    for rest in sorted(set(rests.values())):
+        blocks = " or ".join(str(block) for block, left in rests.items() if left == rest)
+        words = f"at the last {rest} of {count} elements, what a block of {blocks} leaves over"
+        yield Condition(words, CHOSEN, places >= count - rest)
 
 
 def _threshold(evidence: Sequence[Evidence]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gradfuzz.checker import numeric
+from gradfuzz.checker import explain, numeric
 from gradfuzz.checker.column import of_values
 from gradfuzz.checker.direction import IDENTITIES, SETTLING, direction, generic
 from gradfuzz.checker.evaluation import Second, backward
@@ -26,6 +26,7 @@ ADJOINT_ROUNDINGS = 32
 INSIGNIFICANT = 1e-8
 # What two roundings of the inputs do to either side, and this many times more, is no violation.
 NOISE_FACTOR = 16
+LOST = "the gradient is linear in its grad_output, but its graph has lost some of that"
 # A violation counts when so many independent draws show it.
 TIMES = 2
 
@@ -185,5 +186,5 @@ def _violation(run: Run, second: Second, r: Tensors, there: Array, allowed: floa
         f"{want}, by another backward (along a direction)",
         2,
         "rev-rev",
-        explanation="the gradient is linear in its grad_output, but its graph has lost some of that",
+        explanation="; ".join(text for text in (LOST, explain.lost(run)) if text),
     )
