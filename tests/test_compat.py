@@ -89,8 +89,8 @@ def test_a_saved_square_raises_in_every_precision(dtype):
     with pytest.raises(GradcheckError) as raised:
         gradgradcheck(SavedSquare.apply, (x,))
     message = str(raised.value)
-    assert message.startswith("wrong-second-derivative: second derivative (rev-rev), input 0, element (1,): ")
-    assert "got 0, want 2.5 +- " in message
+    assert message.startswith("wrong-second-derivative: second derivative (rev-rev), input 0, element (0,): ")
+    assert "got 0, want 1 +- " in message
     with pytest.raises(GradcheckError, match=r"first derivative \(rev\), input 0, element .*: got .*, want .* \+- "):
         gradgradcheck(SavedSquareAlone.apply, (x,))
 
@@ -292,8 +292,8 @@ def test_no_difference_is_taken_below_a_step_that_the_caller_sets():
         gradgradcheck(kinked_nearby, centre, **options)
         return min(step for step in steps if step > 1e-9)  # below are those that look at rounding
 
-    assert smallest_step() < 1e-6
-    assert smallest_step(eps=1e-4) > 1e-5
+    assert smallest_step() < 1e-7
+    assert smallest_step(eps=1e-4) > 3e-6  # relative to the scale of the inputs, a tenth here
 
 
 def test_the_names_are_public():

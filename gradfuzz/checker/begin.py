@@ -62,17 +62,17 @@ def begin(
     count = sum(o.numel() * (2 if o.dtype.is_complex else 1) for o in outputs)
     own = unflat(drawn(seed, GRAD_OUTPUTS, count), base.outputs)
     v = own if given is None else tuple(o if g is None else g.to(o.dtype) for g, o in zip(given, own, strict=True))
-    handed, again = (tuple(t.detach().clone(memory_format=torch.preserve_format) for t in v) for _ in range(2))
+    handed = tuple(t.detach().clone(memory_format=torch.preserve_format) for t in v)
+    base.v = v
     names = [f"grad_output {i}" for i in range(len(v))]
     try:
         base.grads = backward(outputs, leaves, handed, retain_graph=True)
-        # Before the second backward, which would undo a switch that each backward flips.
+        # Before any other backward, which would undo a switch that each backward flips.
         base.state_after = GlobalState.now()
         moved = _moved()
         _written(base, "backward", v, handed, names)
         _written(base, "backward", given_values, leaves, subject.names)
         base.grads = tuple(None if g is None else g.detach().clone() for g in base.grads)
-        base.again = backward(outputs, leaves, again, retain_graph=True)
         if moved:
             subject.random = True
     except BackwardRaised as error:

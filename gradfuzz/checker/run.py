@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from gradfuzz.checker.evaluation import (
     Second,
     Subject,
     Tensors,
+    backward,
     double_backward,
     flat,
     materialize,
@@ -28,7 +30,7 @@ from gradfuzz.checker.state import GlobalState
 DOUBLES = {torch.float64, torch.complex128}
 
 
-@dataclass(slots=True)
+@dataclass
 class Base:
     """Facts of the first calls with the inputs as given, layout and all.
 
@@ -37,8 +39,8 @@ class Base:
         with_graph: By output, whether it carries a graph.
         grads: G as returned, None kept; None altogether where backward raised.
         leaves: The fresh inputs of this call.
+        v: The grad_outputs of the first backward.
         graph: The outputs as returned: the graph is kept alive for what else is asked of it.
-        again: G of the same graph, differentiated a second time.
         error: What the first backward raised.
         state_before: The global state before the calls.
         state_after: The global state after forward and backward.
@@ -50,11 +52,20 @@ class Base:
     grads: tuple[torch.Tensor | None, ...] | None = None
     leaves: Tensors = ()
     graph: Tensors = ()
-    again: tuple[torch.Tensor | None, ...] | None = None
+    v: Tensors = ()
     error: BackwardRaised | None = None
     state_before: GlobalState | None = None
     state_after: GlobalState | None = None
     written: list[tuple[str, str]] = field(default_factory=list)
+
+    @cached_property
+    def again(self) -> tuple[torch.Tensor | None, ...]:
+        """G of the same graph, differentiated a second time.
+
+        Raises:
+            BackwardRaised: It raised this time.
+        """
+        return backward(self.graph, self.leaves, self.v, retain_graph=True)
 
     @property
     def gradients(self) -> Tensors:
@@ -140,6 +151,11 @@ class Run:
         if self._finite is None:
             self._finite = bool(np.isfinite(flat(self.base.outputs)).all())
         return self._finite
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the screen differentiated the base graph twice and saw several calls agree on one function."""
+        return self.shared and self.agreed is not None and isinstance(self.agreed.analytic, Second)
 
     def rng(self, purpose: int) -> Rng:
         """Make the generator of one purpose."""

@@ -1,7 +1,7 @@
 """The screen: say *agrees* at the price of a few calls, or nothing at all.
 
 Nearly every case is right, so the price of a case is the price of saying so. One double backward, the exact identities
-on its graph, two rungs of central differences along one direction, and everything forward mode gives along the same
+on its graph, differences along one direction, and everything forward mode gives along the same
 one: where all of it agrees, is finite and has power, no oracle needs to look again. Whatever is not clearly right is
 left to them.
 """
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from gradfuzz.checker.line import Context
     from gradfuzz.checker.run import Run
 
-# Two rungs. The bar of what they extrapolate to is the finer one's own error, h^2/6 of the third derivative: 1.6e-10 of
-# the inputs' scale, so it holds if extrapolating gains nothing, and leaves a thousandth of power to elements of G a
-# hundred thousandth as large as others. Rounding over the finer step, 4 eps V / h, is 3e-11 of V.
-STEP, RATIO = 2.0**-13, 4.0
-STEPS = (STEP, STEP / RATIO)
+# Three points beside x, at -h, h/2 and h. With x itself they give a derivative that is exact for cubics. Its bar is
+# what it changes of the central difference, h^2/6 of the third derivative: so it holds if the cubic gains nothing. At
+# 2^-16 of the inputs' scale that is 4e-11, as much as rounding, 16/3 eps V / h, is of V.
+STEP = 2.0**-16
+STEPS = (-STEP, STEP / 2, STEP)
+# The derivative at 0 of the cubic through the values at x and at the three points, over h: weights that add up to 0.
+CUBIC = (-2.0, -1 / 6, 8 / 3, -1 / 2)
+# Rounding of V enters by the sum of their sizes.
+CUBIC_ROUNDING = 16 / 3
 # Another way to the same number rounds in another order: so many roundings of the largest element.
 ROUNDINGS = 1e3
 # G with create_graph takes the same path but for what is recorded.
@@ -46,7 +50,6 @@ class Agreed:
         v: The grad_outputs.
         analytic: The derivatives by autograd.
         elements: How many numbers were compared.
-        repeated: Whether a second call of the inputs as given was seen to give the same gradients.
         forward: Whether forward mode, and the modes built on it, were seen to agree as far as they exist.
     """
 
@@ -55,7 +58,6 @@ class Agreed:
     v: Tensors
     analytic: First
     elements: int
-    repeated: bool = False
     forward: bool = False
 
 
@@ -65,7 +67,7 @@ def screen(run: Run) -> Agreed | None:
     Where the inputs as given are the point of judgement, the graph of the base calls serves, and the double backward
     is left in the run for others.
     """
-    if run.tolerance.least_step > STEPS[-1] or run.context.left_out is not False or run.base.grads is None:
+    if run.tolerance.least_step > STEP / 2 or run.context.left_out is not False or run.base.grads is None:
         return None
     if run.allowed_inputs is None or not run.allowed_inputs.all() or not len(run.allowed_inputs):
         return None
@@ -103,10 +105,6 @@ def _second_order(run: Run, u_flat: Array, s: Array) -> Agreed | None:
     largest = float(np.abs(g).max(initial=0.0))
     if not close(flat(plain), g, GRAPH_ROUNDINGS * eps * largest):
         return None
-    if run.shared and run.base.again is not None:
-        again = flat(materialize(run.base.again, run.base.leaves))
-        if not close(again, g, ROUNDINGS * eps * largest):
-            return None
     line = Line(run.context, x, u, v, second, u_flat, flat(v), s)
     p, hessian = flat(second.jacobian_u), flat(second.hessian_u)
     # <P, r> = <G(x, r), u>, with r drawn apart from v.
@@ -120,15 +118,13 @@ def _second_order(run: Run, u_flat: Array, s: Array) -> Agreed | None:
     w = unflat(w_flat, x) if "fwd-fwd" in run.modes else None
     nested = along(subject, x, v, u, w, order=2 if run.modes else 1)
     run.keep(nested, w)
-    repeated = nested.gradients if nested.gradients is not None else subject.gradient(x, v).gradients
     forward = not any(raised_in_a_jvp(error) for error in nested.missing.values())
     for got, want in ((nested.tangent, p), (nested.fwd_rev, hessian), (nested.rev_fwd, hessian)):
         if got is not None:
             forward &= close(flat(got), want, ROUNDINGS * eps * float(np.abs(want).max(initial=0.0)))
     if nested.fwd_fwd is not None:
         forward &= close_sums(flat(nested.fwd_fwd) * line.v_flat, hessian * w_flat, ROUNDINGS * eps)
-    same_again = run.shared and close(flat(repeated), g, ROUNDINGS * eps * largest)
-    return Agreed(x, u, v, second, len(p) + len(g) + 1, repeated=same_again, forward=forward)
+    return Agreed(x, u, v, second, len(p) + len(g) + 1, forward=forward)
 
 
 def close(a: Array, b: Array, allowed: float) -> bool:
@@ -156,7 +152,7 @@ class Line(NamedTuple):
 
 
 def agrees(line: Line) -> bool:
-    """Compare all that is analytic with two rungs of differences along u, element by element (`numeric.compare`)."""
+    """Compare all that is analytic with differences along u, element by element (`numeric.compare`)."""
     analytic, u_flat, v_flat, eps = line.analytic, line.u_flat, line.v_flat, line.context.eps
     gradients = flat(analytic.gradients)
     slope = np.array([gradients @ u_flat])
@@ -170,13 +166,12 @@ def agrees(line: Line) -> bool:
     rows = _rows(line, second=second)
     if rows is None:
         return False
-    coarse = (rows[0] - rows[1]) / (2 * STEPS[0])
-    fine = (rows[2] - rows[3]) / (2 * STEPS[1])
-    best = (RATIO**2 * fine - coarse) / (RATIO**2 - 1)
+    best = (CUBIC[0] * rows[0] + CUBIC[1] * rows[1] + CUBIC[2] * rows[2] + CUBIC[3] * rows[3]) / STEP
+    plain = (rows[3] - rows[1]) / (2 * STEP)
     size = np.abs(rows).max(axis=0)
-    # Rounding of V over the shorter step, as in `numeric.central`; jitter is not measured here: a function that
-    # rounds worse than its value's own eps shows a gap, and goes to the judge.
-    error = np.abs(best - fine) + 4 * eps / STEPS[1] * size
+    # Rounding of V over the step; jitter is not measured here: a function that rounds worse than its value's own eps
+    # shows a gap, and goes to the judge.
+    error = np.abs(best - plain) + CUBIC_ROUNDING * eps / STEP * size
     own = np.maximum(np.abs(derivatives), np.abs(best))
     scale, floor, natural = _scales(line, size, own, gradients)
     # What the two inner products add up to before their terms cancel.
@@ -194,11 +189,11 @@ def agrees(line: Line) -> bool:
 
 
 def _rows(line: Line, *, second: bool) -> Array | None:
-    """Measure F, G and <v, F> at both sides of both rungs, one row a call; at first order <v, F> alone."""
-    subject = line.context.subject
-    rows = []
+    """Give F, G and <v, F> at x and at the three points beside it, one row a point; at first order <v, F> alone."""
+    subject, analytic = line.context.subject, line.analytic
+    rows = [flat((*analytic.values, *analytic.gradients)) if second else flat(analytic.values)]
     try:
-        for h in (STEPS[0], -STEPS[0], STEPS[1], -STEPS[1]):
+        for h in STEPS:
             moved = move(line.x, line.u, h)
             if second:
                 there = subject.gradient(moved, line.v, fresh=True)

@@ -95,9 +95,7 @@ def state_is_kept(run: Run) -> Iterator[Finding]:
 
 def calls_repeat(run: Run) -> Iterator[Finding]:
     """The same graph differentiated twice, and the same call made twice, give the same gradients."""
-    if run.stochastic or run.base.grads is None or run.base.again is None:
-        return
-    if run.agreed is not None and run.agreed.repeated:
+    if run.stochastic or run.base.grads is None or run.repeated:
         return
     first = flat(run.base.gradients)
     same_graph = materialize(run.base.again, run.base.leaves)
