@@ -200,39 +200,47 @@ def _worst_input(run: Run, m: Measurement) -> str:
     return run.subject.names[int(np.argmax(sizes))]
 
 
-def _hessian_column(run: Run, x: Tensors, v: Tensors, index: int) -> Column:
-    """Compare the second derivatives by element `index` with difference quotients of G along it."""
+def _hessian_columns(run: Run, x: Tensors, v: Tensors, indices: list[int]) -> list[Column]:
+    """Compare the second derivatives by each element with difference quotients of G along it."""
     context = run.context
-    s = scale_of(x, index)
-    u = unit(x, index, s)
-    second = context.subject.second(x, v, u)
-    estimate, _ = of_gradients(context, x, v, second, u)
-    estimate = Estimate(estimate.value / s, estimate.error / s)
-    analytic = flat(second.hessian_u) / s
-    finite = np.isfinite(analytic)
-    largest = np.abs(estimate.value).max(initial=0.0, where=np.isfinite(estimate.value))
-    mismatch = _mismatch(analytic, estimate, numeric.SMALLEST_SHARE * float(largest))
-    return Column(index, analytic, estimate, np.where(finite, mismatch, 0.0))
+    columns = []
+    for index in indices:
+        s = scale_of(x, index)
+        u = unit(x, index, s)
+        try:
+            second = context.subject.second(x, v, u)
+            estimate, _ = of_gradients(context, x, v, second, u)
+        except (ForwardRaised, BackwardRaised):
+            continue
+        estimate = Estimate(estimate.value / s, estimate.error / s)
+        analytic = flat(second.hessian_u) / s
+        columns.append(Column(index, analytic, estimate, np.isfinite(analytic) * _mismatch(analytic, estimate)))
+    return columns
+
+
+def _clearest(columns: list[Column]) -> Column | None:
+    """Give the column with the clearest mismatch, None where none is one.
+
+    What is tiny beside the largest entry of any column is judged by that: in a column of zeros rounding stands out.
+    """
+    sizes = [np.abs(both[np.isfinite(both)]) for c in columns for both in (c.analytic, c.estimate.value)]
+    least = numeric.SMALLEST_SHARE * max((float(size.max(initial=0.0)) for size in sizes), default=0.0)
+    scaled = [replace(c, mismatch=np.isfinite(c.analytic) * _mismatch(c.analytic, c.estimate, least)) for c in columns]
+    best = max(scaled, key=lambda c: float(c.mismatch.max(initial=0.0)), default=None)
+    return best if best is not None and best.mismatch.max(initial=0.0) > 1 else None
 
 
 def second_order(run: Run, bench: Bench, decision: Decision) -> Finding:
     """Find the pair of elements whose second derivative is wrong most clearly."""
     m = decision.evidence
-    ones = _ones(run, m.v)
-    best: tuple[Column, Tensors] | None = None
-    for index in _candidates(run, decision, bench, Quantity.HESSIAN):
-        for v in (ones, m.v):
-            try:
-                column = _hessian_column(run, m.x, v, index)
-            except (ForwardRaised, BackwardRaised):
-                continue
-            if best is None or column.mismatch.max(initial=0.0) > best[0].mismatch.max(initial=0.0):
-                best = (column, v)
-            if column.mismatch.max(initial=0.0) > 1:
-                break
-    if best is None or not best[0].mismatch.max(initial=0.0) > 1:
+    candidates = _candidates(run, decision, bench, Quantity.HESSIAN)
+    column: Column | None = None
+    for v in (_ones(run, m.v), m.v):
+        column = _clearest(_hessian_columns(run, m.x, v, candidates))
+        if column is not None:
+            break
+    if column is None:
         return _along_direction(run, decision, Quantity.HESSIAN, Symptom.WRONG_SECOND_DERIVATIVE, 2, "rev-rev")
-    column, _ = best
     k = int(column.mismatch.argmax())
     wrt, names = run.context.subject.wrt, run.subject.names
     name, element = element_of(wrt, names, k)

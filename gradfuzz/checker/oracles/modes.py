@@ -10,18 +10,18 @@ from itertools import combinations_with_replacement, islice
 import numpy as np
 import torch
 
-from gradfuzz.checker import explain
+from gradfuzz.checker import explain, numeric
 from gradfuzz.checker.direction import NESTED, direction, generic, scales, unit
 from gradfuzz.checker.evaluation import BackwardRaised, First, ForwardRaised, Second, Subject
-from gradfuzz.checker.line import Quantity, measure, neighbour
+from gradfuzz.checker.line import Measurement, Quantity, measure, neighbour
 from gradfuzz.checker.locate import second_order
-from gradfuzz.checker.naming import apart, element_of, one_line
+from gradfuzz.checker.naming import against, apart, element_of, one_line
 from gradfuzz.checker.nested import Nested, along, push, push_twice, raised_in_a_jvp
 from gradfuzz.checker.oracles.forward_mode import rounding
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.screen import ROUNDINGS, Agreed, Line, agrees, close_sums
 from gradfuzz.checker.settle import NEAR, Bench, settle
-from gradfuzz.checker.tensors import Array, Tensors, flat, materialize, unflat
+from gradfuzz.checker.tensors import Tensors, flat, materialize, unflat
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # Beside a kink, so many points are tried for one where double backward agrees with differences.
@@ -127,7 +127,7 @@ def _judged(run: Run, at: Agreed, nested: Nested, mode: str, w: Tensors) -> Find
         return None
     text = explain.by_mode(run, mode, at.x)
     if mode == "fwd-fwd":
-        return replace(_pair(run, decision.evidence.x, decision.evidence.v), explanation=text)
+        return replace(_pair(run, decision.evidence), explanation=text)
     inner = copy.copy(run)
     inner.context = context
     finding = second_order(inner, bench, decision)
@@ -167,34 +167,38 @@ def _nonfinite(run: Run, bench: Bench, at: Agreed, got: Tensors, mode: str) -> F
     )
 
 
-def _pair(run: Run, x: Tensors, v: Tensors) -> Finding:
-    """Name the pair of elements whose mixed derivative by nested forward mode is furthest from the right one."""
-    subject = run.context.subject
-    count = flat(x).size
-    ones = unflat(np.ones(flat(v).size), v)
-    best: tuple[float, int, int, Array, float] | None = None
-    for i, j in islice(combinations_with_replacement(range(count), 2), MOST_PAIRS):
+def _pair(run: Run, m: Measurement) -> Finding:
+    """Name the pair of elements whose mixed derivative by nested forward mode is furthest from the right one.
+
+    Where none of those looked at shows it, the output along the directions that did.
+    """
+    subject, x = run.context.subject, m.x
+    ones = unflat(np.ones(flat(m.v).size), m.v)
+    best: tuple[float, int, int, float, float] | None = None
+    largest = 0.0
+    for i, j in islice(combinations_with_replacement(range(flat(x).size), 2), MOST_PAIRS):
         try:
-            got = flat(push_twice(subject, x, unit(x, i), unit(x, j)))
+            got = float(flat(push_twice(subject, x, unit(x, i), unit(x, j))).sum())
             want = float(flat(subject.second(x, ones, unit(x, i)).hessian_u)[j])
         except (ForwardRaised, BackwardRaised):
             continue
-        gap = abs(float(got.sum()) - want)
-        if best is None or gap > best[0]:
-            best = (gap, i, j, got, want)
-    assert best is not None  # the point was measured, so both can be had there
+        largest = max(largest, abs(got), abs(want))
+        if best is None or abs(got - want) > best[0]:
+            best = (abs(got - want), i, j, got, want)
+    if best is None or not best[0] > numeric.INSIGNIFICANT * largest:
+        analytic, estimate = m.analytic_of(Quantity.JACOBIAN), m.estimates[Quantity.JACOBIAN]
+        k = int(np.where(m.contradicting(Quantity.JACOBIAN), np.abs(analytic - estimate.value), -1.0).argmax())
+        name, element = element_of(m.v, [f"output {i}" for i in range(len(m.v))], k)
+        got_text, want_text = against(float(analytic[k]), float(estimate.value[k]), float(estimate.error[k]))
+        return _fwd_fwd(name, got_text, f"{want_text} (along two directions)", element)
     _, i, j, got, want = best
-    wrt, names = subject.wrt, run.subject.names
-    (name, element), (other_name, other) = element_of(wrt, names, i), element_of(wrt, names, j)
+    (name, element), (other_name, other) = (element_of(subject.wrt, run.subject.names, k) for k in (i, j))
     by = element if (name, element) == (other_name, other) else f"{element} and {other_name} {other}"
-    return Finding(
-        Symptom.WRONG_SECOND_DERIVATIVE,
-        name,
-        *apart(float(got.sum()), want),
-        2,
-        "fwd-fwd",
-        by,
-    )
+    return _fwd_fwd(name, *apart(got, want), by)
+
+
+def _fwd_fwd(where: str, got: str, want: str, element: str) -> Finding:
+    return Finding(Symptom.WRONG_SECOND_DERIVATIVE, where, got, want, 2, "fwd-fwd", element)
 
 
 class ByMode(Subject):
