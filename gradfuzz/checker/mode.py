@@ -16,7 +16,7 @@ from gradfuzz.checker.line import Tolerance
 from gradfuzz.checker.maps import Map, renamed
 from gradfuzz.checker.naming import apart, element_of, one_line
 from gradfuzz.checker.oracles.metamorphic import beyond
-from gradfuzz.checker.oracles.structure import REFUSALS
+from gradfuzz.checker.oracles.refusal import REFUSALS
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
 
 BATCH_SIZE = 2

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from gradfuzz.checker.oracles.aliasing import aliasing_is_irrelevant
 from gradfuzz.checker.oracles.batched import batched_is_the_loop
 from gradfuzz.checker.oracles.derivative import derivatives_agree
+from gradfuzz.checker.oracles.determinism import calls_repeat
 from gradfuzz.checker.oracles.forward_mode import forward_mode_agrees
+from gradfuzz.checker.oracles.global_state import state_is_kept
 from gradfuzz.checker.oracles.identities import identities_hold
-from gradfuzz.checker.oracles.inputs import aliasing_is_irrelevant, mask_is_irrelevant
 from gradfuzz.checker.oracles.layout import layout_is_irrelevant
+from gradfuzz.checker.oracles.mask import mask_is_irrelevant
+from gradfuzz.checker.oracles.metadata import gradients_fit
 from gradfuzz.checker.oracles.modes import modes_agree
+from gradfuzz.checker.oracles.mutation import memory_is_kept
 from gradfuzz.checker.oracles.precision import precision_is_kept
-from gradfuzz.checker.oracles.structure import (
-    backward_returns,
-    calls_repeat,
-    gradients_fit,
-    memory_is_kept,
-    state_is_kept,
-)
+from gradfuzz.checker.oracles.refusal import backward_returns
 from gradfuzz.checker.oracles.undefined import undefined_is_zero
 from gradfuzz.checker.oracles.value import value_is_the_same_without_gradients
 from gradfuzz.checker.run import Run

@@ -9,8 +9,7 @@ import torch
 
 from gradfuzz.checker.direction import DIRECTIONS, direction
 from gradfuzz.checker.evaluation import Array, BackwardRaised, Tensors, backward, flat, materialize
-from gradfuzz.checker.naming import one_line
-from gradfuzz.checker.oracles.structure import locate
+from gradfuzz.checker.naming import element_of, one_line
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -133,7 +132,7 @@ def _differ(run: Run, got: Array, want: Array, where: str, order: int, mode: str
         return
     k = int(np.abs(np.where(differs, got - want, 0.0)).argmax())
     inputs = sum(flat((t,)).size for t in run.subject.wrt)
-    place = locate(run, differs, k)[:2] if k < inputs else ("the grad_outputs", "")
+    place = element_of(run.subject.wrt, run.subject.names, k) if k < inputs else ("the grad_outputs", "")
     yield Finding(
         Symptom.UNDEFINED_GRADIENT,
         where,
