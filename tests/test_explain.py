@@ -254,6 +254,16 @@ NOT_SAID = {
         [real(7)],
         ("number of elements",),
     ),
+    "a factor that is the length and an argument too is neither": (
+        lambda x, n: ruled(lambda x: (x * x).sum(), lambda g, x: 2 * n * g * x)(x),
+        [real(5), 5],
+        ("argument", "number of elements"),
+    ),
+    "a factor of two of two elements is twice, whatever else numbers two": (
+        ruled(lambda x: (x * x).sum(), lambda g, x: 4 * g * x),
+        [real(2)],
+        ("number of elements",),
+    ),
     "a fault everywhere has no region": (
         sine(lambda g, x: 2 * g),
         [real(6)],

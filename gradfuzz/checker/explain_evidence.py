@@ -35,6 +35,11 @@ ENDS = 8
 GRAPH_ROUNDINGS = 64
 
 
+# A formula that is to give every wrong number must give eight digits of it, or what the error bars leave of them:
+# chance would have to hit a hundredth of the gap even where the fault is one part in a million.
+FIT = 1e-8
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The derivative of one input at one point.
@@ -112,16 +117,11 @@ class Evidence:
     def _blank(self) -> Mask:
         return np.asarray(self.sizes <= BLANK * self.sizes.max(initial=0.0))
 
-    def near(self, other: Array) -> Mask:
+    def near(self, other: Array, *, fit: float = FIT) -> Mask:
         """By element, whether `other` is got, as far as the error of want allows to say."""
         with np.errstate(all="ignore"):
-            allowed = numeric.AGREE_BARS * self.estimate.error + FIT * np.maximum(self.sizes, np.abs(other))
+            allowed = numeric.AGREE_BARS * self.estimate.error + fit * np.maximum(self.sizes, np.abs(other))
             return np.asarray(np.abs(self.got - other) <= allowed)
-
-
-# A formula that is to give every wrong number must give eight digits of it, or what the error bars leave of them:
-# chance would have to hit a hundredth of the gap even where the fault is one part in a million.
-FIT = 1e-8
 
 
 def first_order(run: Run, x: Tensors, slot: int, suspects: list[int], rng: Rng) -> list[Evidence]:

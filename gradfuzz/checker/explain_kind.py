@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from gradfuzz.checker import explain_evidence, explain_term
+from gradfuzz.checker import explain_evidence, explain_term, numeric
 from gradfuzz.checker.explain_evidence import FIT, Evidence
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.tensors import Array, flat
@@ -66,53 +66,56 @@ def _ratio(run: Run, evidence: Sequence[Evidence]) -> str:
     if len(got) < FEWEST or not want.all():
         return ""
     ratio = float(got @ want / (want @ want))
-    if not ratio or not all(e.near(ratio * e.want)[e.wrong].all() for e in evidence):
+    # One number for many, so that six digits of each are enough: a right formula may itself be no better.
+    if not ratio or not all(e.near(ratio * e.want, fit=numeric.INSIGNIFICANT)[e.wrong].all() for e in evidence):
         return ""
     # Only the scale of a number is seen where all of them are as large: at one point of a linear function.
     if np.ptp(np.abs(want)) <= SAME * np.abs(want).max():
         return ""
-    return _words_of(run, ratio)
+    # Known no better than the best known of them.
+    doubt = min(float((e.estimate.error[e.wrong] / np.abs(e.want[e.wrong])).min()) for e in evidence)
+    return _words_of(run, ratio, max(SAME, numeric.AGREE_BARS * doubt))
 
 
-def _same(a: float, b: float) -> bool:
-    return abs(a - b) <= SAME * max(abs(a), abs(b))
+def _near(a: float, b: float, doubt: float) -> bool:
+    return abs(a - b) <= doubt * max(abs(a), abs(b))
 
 
-def _words_of(run: Run, ratio: float) -> str:
+def _words_of(run: Run, ratio: float, doubt: float) -> str:
     """Put a ratio into words, with what in the call has that value."""
-    if _same(ratio, -1):
+    if _near(ratio, -1, doubt):
         return "of the wrong sign"
-    cause = _cause_of(run, ratio)
     for factor, words in FACTORS.items():
-        if _same(ratio, factor):
-            return f"{words} what it should be{cause}"
+        if _near(ratio, factor, doubt):
+            return f"{words} what it should be"  # too many things number two, three or four to name one
     count = round(1 / ratio) if 0 < ratio < 1 else 0
-    text = f"1/{count} of" if count and _same(ratio, 1 / count) else f"{ratio:.6g} times"
-    return f"{text} what it should be{cause}"
+    text = f"1/{count} of" if count and _near(ratio, 1 / count, doubt) else f"{ratio:.6g} times"
+    return f"{text} what it should be{_cause_of(run, ratio, doubt)}"
 
 
-def _cause_of(run: Run, ratio: float) -> str:
-    """Find numbers of the call that the ratio is or is one over."""
+def _cause_of(run: Run, ratio: float, doubt: float) -> str:
+    """Name what the ratio is, or is one over; nothing where it is nothing, or might be more than one thing."""
+    causes: dict[str, str] = {}
     for k, value in enumerate(run.subject.arguments(run.subject.point)):
         if isinstance(value, int | float) and value not in (0, 1, -1):
-            if _same(ratio, value):
-                return f", the value of argument {k}"
-            if _same(ratio, 1 / value):
-                return f", one over the value of argument {k}"
-    tensors = (*zip(run.subject.names, run.subject.wrt, strict=True), *_outputs(run))
-    for name, t in tensors:
+            if _near(ratio, value, doubt):
+                causes[f"argument {k}"] = f", the value of argument {k}"
+            if _near(ratio, 1 / value, doubt):
+                causes[f"argument {k}"] = f", one over the value of argument {k}"
+    for name, t in (*zip(run.subject.names, run.subject.wrt, strict=True), *_outputs(run)):
         n = t.numel()
-        if n > 1 and _same(ratio, n):
-            return f", the number of elements of {name}: summed where it should be meaned"
-        if n > 1 and _same(ratio, 1 / n):
-            return f", one over the number of elements of {name}: meaned where it should be summed"
-    for name, t in tensors:
-        for d, side in enumerate(t.shape):
-            if side > 1 and _same(ratio, side):
-                return f", the length of dimension {d} of {name}"
-            if side > 1 and _same(ratio, 1 / side):
-                return f", one over the length of dimension {d} of {name}"
-    return ""
+        if n > 1 and _near(ratio, n, doubt):
+            text = f", the number of elements of {name}: summed where it should be meaned"
+            causes.setdefault("elements", text)
+        if n > 1 and _near(ratio, 1 / n, doubt):
+            text = f", one over the number of elements of {name}: meaned where it should be summed"
+            causes.setdefault("elements", text)
+        for d, side in enumerate(t.shape if t.dim() > 1 else ()):
+            if side > 1 and _near(ratio, side, doubt):
+                causes.setdefault("length", f", the length of dimension {d} of {name}")
+            if side > 1 and _near(ratio, 1 / side, doubt):
+                causes.setdefault("length", f", one over the length of dimension {d} of {name}")
+    return next(iter(causes.values())) if len(causes) == 1 else ""
 
 
 def _outputs(run: Run) -> list[tuple[str, torch.Tensor]]:
@@ -257,8 +260,10 @@ def _along_a_dimension(run: Run, evidence: Sequence[Evidence]) -> str:
     if not all(e.complete and e.known.all() for e in evidence) or evidence[0].x[evidence[0].slot].dtype.is_complex:
         return ""
     for d, side in enumerate(shape):
+        if side < 2 or evidence[0].got.size == side:
+            continue  # a single line tells no dimension
         # So many numbers must equal the first one of their line.
-        if side < 2 or sum(e.got.size - e.got.size // side for e in evidence) < FEWEST:
+        if sum(e.got.size - e.got.size // side for e in evidence) < FEWEST:
             continue
         if all(_steady(e, d, e.want) for e in evidence):
             continue  # the derivative itself does not change along it
