@@ -21,8 +21,11 @@ from gradfuzz.checker.tensors import Array, Tensors, flat, segments, unflat
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
-# Elements of an input that are looked at; of a larger one, the first half of them are those that locating suspects.
+# Elements of an input that are looked at if it has no more. Of a larger one so many are: suspects, ends and some between;
+# each costs six calls or more at each of seven points.
 MOST_ELEMENTS = 64
+ELEMENTS_OF_MANY = 32
+MOST_SUSPECTS = 8
 # Both zero, beside the largest of the tensor: nothing is wrong there, and nothing is shown to be right.
 BLANK = 1e-9
 # Elements are moved by factors up to this far from 1, by a share of their scale; far enough that any other function
@@ -254,9 +257,9 @@ def _chosen(part: slice, suspects: list[int]) -> Indices:
     count = part.stop - part.start
     if count <= MOST_ELEMENTS:
         return np.arange(count)
-    mine = [k - part.start for k in suspects if part.start <= k < part.stop][: MOST_ELEMENTS // 2]
+    mine = [k - part.start for k in suspects if part.start <= k < part.stop][:MOST_SUSPECTS]
     mine += [*range(ENDS), *range(count - ENDS, count)]
-    spread = np.linspace(0, count - 1, MOST_ELEMENTS - len(mine)).astype(np.int64)
+    spread = np.linspace(0, count - 1, ELEMENTS_OF_MANY - len(mine)).astype(np.int64)
     return np.unique(np.concatenate([np.array(mine, dtype=np.int64), spread]))
 
 
