@@ -24,6 +24,7 @@ from gradfuzz.checker.verdict import Finding, Symptom
 # nothing that a maintainer would act on.
 ADJOINT_ROUNDINGS = 32
 INSIGNIFICANT = 1e-8
+NATURAL_ROUNDINGS = 64
 # What two roundings of the inputs do to either side, and this many times more, is no violation.
 NOISE_FACTOR = 16
 LOST = "the gradient is linear in its grad_output, but its graph has lost some of that"
@@ -114,7 +115,10 @@ def _adjoint(run: Run, second: Second) -> Iterator[Finding]:
         if not (np.isfinite(left).all() and np.isfinite(right).all()):
             return
         scale = float(np.abs(left).sum() + np.abs(right).sum())
+        # Where both sides cancel to nothing, their rounding is that of what they were computed from.
+        natural = float(np.abs(flat(run.base.outputs)).max(initial=0.0) * np.abs(r_flat).sum())
         allowed = max(ADJOINT_ROUNDINGS * run.eps, INSIGNIFICANT) * scale + run.least_difference
+        allowed += NATURAL_ROUNDINGS * run.eps * natural
         if abs(left.sum() - right.sum()) <= allowed:
             return
         noise_p, noise_g = _noise(run, r)
