@@ -59,6 +59,7 @@ class Row:
         inconclusive: Draws in which this check could not tell of the twin.
         symptom: What this check said most often.
         alarm: What it said of the twin, if anything.
+        peers: Whether torch's own checks were asked.
     """
 
     name: str
@@ -68,16 +69,20 @@ class Row:
     inconclusive: int
     symptom: str
     alarm: str = ""
+    peers: bool = True
 
     def __str__(self) -> str:
         """Show the row on one line."""
-        numbers = (f"{100 * n / self.draws:.0f} %" for n in asdict(self.found).values())
+        shown = ("gradfuzz", "slow", "fast") if self.peers else ("gradfuzz",)
+        missing = ["-"] * (3 - len(shown))
+        found = [*(f"{100 * getattr(self.found, who) / self.draws:.0f} %" for who in shown), *missing]
+        alarms = [*(getattr(self.alarms, who) for who in shown), *missing]
         remarks = [self.symptom]
         if self.inconclusive:
             remarks.append(f"inconclusive of the twin: {self.inconclusive}")
         if self.alarm:
             remarks.append(f"ALARM {self.alarm}")
-        return _ROW.format(self.name, *numbers, *asdict(self.alarms).values(), "; ".join(remarks)).rstrip()
+        return _ROW.format(self.name, *found, *alarms, "; ".join(remarks)).rstrip()
 
 
 def objections(function: Callable[..., Any], inputs: Inputs) -> tuple[str, list[Finding]]:
@@ -122,13 +127,13 @@ def row(fault: Planted, *, draws: int, peers: bool = True) -> Row:
                 inconclusive += status == "inconclusive"
                 alarm = alarm or (f"draw {k}: {findings[0]}" if findings else "")
     symptom = symptoms.most_common(1)[0][0] if symptoms else ""
-    return Row(fault.name, draws, found, alarms, inconclusive, symptom, alarm)
+    return Row(fault.name, draws, found, alarms, inconclusive, symptom, alarm, peers)
 
 
 def total(rows: Sequence[Row]) -> str:
     """Say how many kinds each checker found in every draw, in some, and how many false alarms it raised."""
     lines = []
-    for who in ("gradfuzz", "slow", "fast"):
+    for who in ("gradfuzz", "slow", "fast") if all(r.peers for r in rows) else ("gradfuzz",):
         counts = [(getattr(r.found, who), r.draws) for r in rows]
         always, ever = sum(n == draws for n, draws in counts), sum(n > 0 for n, _ in counts)
         share = sum(n / draws for n, draws in counts) / len(rows)

@@ -34,6 +34,12 @@ def test_an_alarm_on_a_twin_would_be_shown():
     assert "1 alarms on 10 correct ones" in total([seen])
 
 
+def test_a_peer_that_was_not_asked_is_a_dash_and_no_zero():
+    seen = row(NAMED["the sign"], draws=1, peers=False)
+    assert str(seen).split()[2:] == ["100", "%", "-", "-", "0", "-", "-", "wrong-gradient"]
+    assert "torch" not in total([seen])
+
+
 def test_faults_have_names_of_their_own_and_thirty_kinds_at_least():
     assert len(NAMED) == len(PLANTED) >= 30
 

@@ -21,8 +21,8 @@ from gradfuzz.checker.tensors import Array, Tensors, flat, segments, unflat
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
-# Elements of an input that are looked at if it has no more. Of a larger one so many are: suspects, ends and some between;
-# each costs six calls or more at each of seven points.
+# Elements of an input that are looked at if it has no more. Of a larger one so many are: suspects, ends and some
+# between; each costs six calls or more at each of seven points.
 MOST_ELEMENTS = 64
 ELEMENTS_OF_MANY = 32
 MOST_SUSPECTS = 8
