@@ -32,7 +32,7 @@ PLANTED: tuple[Planted, ...] = (
     ),
     consistent("zero exactly", lambda g, x: torch.where(x == 0, 0 * g, g), special(planted.zeros_in, VECTOR)),
     consistent("ties", lambda g, x: torch.where(planted.tied(x), 0 * g, g), special(planted.ties_in, VECTOR)),
-    # Each well above what the dtype rounds to: some ten of its epsilons, a hundred thousand of float32's.
+    # Each well above what the dtype rounds to: six epsilons of bfloat16, ten of float16, many of float32.
     planted.in_dtype(torch.float32, 0.01),
     planted.in_dtype(torch.bfloat16, 0.05),
     planted.in_dtype(torch.float16, 0.01),
