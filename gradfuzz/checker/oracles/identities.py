@@ -9,7 +9,7 @@ import numpy as np
 
 from gradfuzz.checker import explain, numeric
 from gradfuzz.checker.column import of_values
-from gradfuzz.checker.direction import IDENTITIES, SETTLING, direction, generic
+from gradfuzz.checker.direction import IDENTITIES, JITTER, SETTLING, direction, generic, jittered
 from gradfuzz.checker.evaluation import Second, backward
 from gradfuzz.checker.line import Context, Measurement, Quantity, measure
 from gradfuzz.checker.naming import against, apart, element_of
@@ -140,13 +140,17 @@ def _recorded_part(run: Run, second: Second) -> Array:
 
 
 def _noise(run: Run, r: Tensors) -> tuple[Array, Array]:
-    """What two roundings of the inputs do to P and to G(x, r), in the precision given."""
+    """What two roundings of the inputs, of u and of r do to P and to G(x, r), in the precision given."""
+    rng, u = run.rng(JITTER), run.second_along
     noise = [np.zeros(flat(t).size) for t in (run.v, run.subject.wrt)]
-    point = run.subject.point
     reference: list[Array] | None = None
-    for there in (point, *run.jittered()):
-        second = run.subject.second(there, run.v, run.second_along)
-        both = [flat(second.jacobian_u), flat(run.gradients_at(there, r))]
+    points = (
+        (run.subject.point, u, r),
+        *zip(*(jittered(rng, t, run.eps) for t in (run.subject.point, u, r)), strict=True),
+    )
+    for x_there, u_there, r_there in points:
+        second = run.subject.second(x_there, run.v, u_there)
+        both = [flat(second.jacobian_u), flat(run.gradients_at(x_there, r_there))]
         if reference is None:
             reference = both
         noise = [np.fmax(n, np.abs(b - a)) for n, a, b in zip(noise, reference, both, strict=True)]

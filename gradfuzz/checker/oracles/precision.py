@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 
 from gradfuzz.checker.direction import FLATNESS, PRECISION, Mask, Rng, direction, generic, scales
 from gradfuzz.checker.evaluation import BackwardRaised, First, ForwardRaised, Second, Subject
@@ -28,6 +29,8 @@ MILLION_ROUNDINGS = 2.0**17
 VISIBLE_ROUNDINGS = 2.0**8
 # Below this a product is no longer a double of full precision, and may well stand still.
 SMALLEST = 1e-290
+# A gap this many times the smallest normal number of a dtype is none of leaving its range.
+NORMAL_MARGIN = 16
 
 
 def precision_is_kept(run: Run) -> Iterator[Finding]:
@@ -67,7 +70,7 @@ def _flat_in_double(run: Run) -> Iterator[Finding]:
                 still["inputs"] = _same(here.gradients, moved) & expected
             still["grad_outputs"] = _same(here.gradients, there.gradients) & _visible(run, here.gradients, size)
             if isinstance(here, Second) and isinstance(there, Second):
-                at_second = _visible(run, here.hessian_u, size / np.maximum(scales(run.x), np.finfo(float).tiny))
+                at_second = _visible(run, here.hessian_u, _size_of_second(run, here, u, size))
                 still["grad_outputs, at the second order"] = _same(here.hessian_u, there.hessian_u) & at_second
         except (ForwardRaised, BackwardRaised):
             return
@@ -105,6 +108,12 @@ def _size(run: Run, first: First, v: Tensors) -> Array:
         largest_v = float(np.abs(flat(v)).max(initial=0.0))
         natural = natural * largest_v / np.maximum(scales(run.x), np.finfo(float).tiny)
         return np.asarray(np.maximum(natural + largest_v, here.max(initial=0.0, where=np.isfinite(here))))
+
+
+def _size_of_second(run: Run, first: First, u: Tensors, size: Array) -> Array:
+    """What a second derivative is rounded relative to: what the first is, over x; or exp(a - b) of large inputs."""
+    sizes = [np.abs(flat(t)).max(initial=0.0) for t in (run.x, u, first.gradients)]
+    return np.maximum(size / np.maximum(scales(run.x), np.finfo(float).tiny), float(np.prod(sizes)))
 
 
 def _visible(run: Run, derivatives: Tensors, size: Array) -> Mask:
@@ -185,5 +194,8 @@ def _bias(run: Run, rng: Rng) -> Mask | None:
         one_sign = (np.sign(q) == np.sign(q[0])).all(axis=0) & np.isfinite(q).all(axis=0)
         least = np.abs(q).min(axis=0) > max(2 * run.eps, LEAST_BIAS)
         steady = np.abs(q.mean(axis=0)) > BIAS_OVER_SPREAD * q.std(axis=0)
-        large = np.vstack(gaps).mean(axis=0) > 4 * run.eps * natural / np.maximum(s, np.finfo(float).tiny)
+        gap = np.vstack(gaps).mean(axis=0)
+        # Below the normal range a dtype rounds absolutely, and at last to zero.
+        large = gap > 4 * run.eps * natural / np.maximum(s, np.finfo(float).tiny)
+        large &= gap > NORMAL_MARGIN * max(torch.finfo(t.dtype).smallest_normal for t in run.subject.wrt)
     return np.asarray(one_sign & least & steady & large)
