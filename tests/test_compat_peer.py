@@ -132,16 +132,14 @@ def test_no_output_at_all_is_true_as_with_torch_but_said(judge):
 
 @pytest.mark.parametrize("judge", OURS)
 @pytest.mark.parametrize("function", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])
-def test_a_sparse_output_is_refused_with_the_remedy(judge, function):
-    with pytest.raises(ValueError, match=r"output 0 has layout torch.sparse.*to_dense"):
-        judge(function, real(2, 2))
+def test_a_sparse_output_is_judged_as_a_dense_one(judge, function):
+    assert judge(lambda x: function(x * x), real(2, 2))
 
 
 @pytest.mark.parametrize("judge", OURS)
-def test_a_sparse_input_is_refused_with_the_remedy(judge):
+def test_a_sparse_input_is_judged_by_its_values(judge):
     x = torch.eye(3, dtype=torch.float64).to_sparse().requires_grad_()
-    with pytest.raises(CheckError, match=r"input 0 .*pass it dense"):
-        judge(torch.Tensor.to_dense, x, masked=True)
+    assert judge(torch.Tensor.to_dense, x, masked=True)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject, 
 from gradfuzz.checker.line import Context
 from gradfuzz.checker.run import DOUBLES, Base, Run
 from gradfuzz.checker.state import GlobalState
-from gradfuzz.checker.tensors import Tensors, flat, same, unflat
+from gradfuzz.checker.tensors import Tensors, dense, flat, same, unflat
 from gradfuzz.errors import CheckError
 
 UNUSUAL_SEED = 0x67726164_66757A7A
@@ -57,8 +57,6 @@ def begin(
     base.with_graph = tuple(o.requires_grad for o in outputs)
     base.leaves, base.graph = leaves, outputs
     given = _fit(grad_outputs, outputs)
-    if any(o.layout is not torch.strided for o in outputs):
-        return Run(subject, order, seed, None, base.outputs, base, **declared)
     count = sum(o.numel() * (2 if o.dtype.is_complex else 1) for o in outputs)
     own = unflat(drawn(seed, GRAD_OUTPUTS, count), base.outputs)
     v = own if given is None else tuple(o if g is None else g.to(o.dtype) for g, o in zip(given, own, strict=True))
@@ -100,7 +98,7 @@ def _fit(
     """Match given grad_outputs with the outputs; those without a graph may be left out, as torch does."""
     if grad_outputs is None:
         return None
-    given = tuple(grad_outputs)
+    given = tuple(None if g is None else dense(g) for g in grad_outputs)
     if len(given) != len(outputs):
         positions = [i for i, o in enumerate(outputs) if o.requires_grad]
         if len(given) != len(positions):

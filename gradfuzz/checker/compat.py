@@ -15,6 +15,7 @@ from gradfuzz.checker.judge import check
 from gradfuzz.checker.line import Tolerance
 from gradfuzz.checker.maps import Map
 from gradfuzz.checker.mode import Manner, batched, batched_forward, forward_mode, repeats
+from gradfuzz.checker.sparse import by_values
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
 from gradfuzz.errors import CheckError
 
@@ -100,7 +101,7 @@ def gradcheck(
         check_forward_ad: Whether forward mode must exist and be right.
         check_backward_ad: False looks at forward mode alone.
         fast_mode: Accepted; the cost does not grow with the number of elements in either mode.
-        masked: Accepted; it is about sparse inputs, which are refused.
+        masked: Accepted; differences move the values that a sparse input has, its pattern stands still in either case.
 
     Returns:
         True where nothing is wrong; with a GradcheckWarning where something could not be judged.
@@ -175,7 +176,7 @@ def gradgradcheck(
         check_fwd_over_rev: Whether forward mode over the backward must exist and be right.
         check_rev_over_rev: False looks at the first order, and at second derivatives by forward over reverse alone.
         fast_mode: Accepted; the cost does not grow with the number of elements in either mode.
-        masked: Accepted; it is about sparse inputs, which are refused.
+        masked: Accepted; differences move the values that a sparse input has, its pattern stands still in either case.
 
     Returns:
         True where nothing is wrong; with a GradcheckWarning where something could not be judged.
@@ -233,7 +234,7 @@ def _opened(func: Callable[..., Any], inputs: Inputs) -> tuple[Map, tuple[bool, 
         CheckError: Nothing can be judged.
         Exception: Whatever the function raises.
     """
-    arguments = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+    func, arguments = by_values(func, (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs))
     try:
         outputs = Map(func, arguments).forward()[1]
     except ForwardRaised as refusal:

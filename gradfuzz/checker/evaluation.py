@@ -204,7 +204,7 @@ class Subject:
         torch.random.set_rng_state(torch.Generator().manual_seed(self.seed).get_state())
 
     def apply(self, flat_arguments: list[Any]) -> Tensors:
-        """Call the function; give its differentiable outputs.
+        """Call the function; give its differentiable outputs, sparse ones made dense.
 
         Raises:
             ForwardRaised: Whatever the function raised, or outputs whose number or shapes changed.
@@ -214,10 +214,10 @@ class Subject:
         arguments = flat_arguments if self._flat_call else pytree.tree_unflatten(flat_arguments, self._spec)
         try:
             result = self.func(*arguments)
+            leaves = (result,) if isinstance(result, torch.Tensor) else pytree.tree_leaves(result)
+            outputs = tuple(dense(o) for o in leaves if is_differentiable(o))
         except Exception as error:
             raise ForwardRaised(error) from None
-        leaves = (result,) if isinstance(result, torch.Tensor) else pytree.tree_leaves(result)
-        outputs = tuple(o for o in leaves if is_differentiable(o))
         shapes = [o.shape for o in outputs]
         if self.shapes is None:
             self.shapes = shapes

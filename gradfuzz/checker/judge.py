@@ -19,6 +19,7 @@ from gradfuzz.checker.nested import MODES
 from gradfuzz.checker.oracles import ORACLES, Oracle, drawn
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.screen import screen
+from gradfuzz.checker.sparse import by_values
 from gradfuzz.checker.state import GlobalState
 from gradfuzz.checker.verdict import Finding, Status, Symptom, Verdict
 from gradfuzz.errors import CheckError
@@ -65,7 +66,8 @@ def check(
         func: Called as ``func(*inputs)``; returns a tensor or a nest of tensors, of which the floating and
             complex ones are differentiated. It is called many times, each time on fresh tensors.
         inputs: A tensor or a sequence of arguments. Tensors that ask for a gradient are differentiated; they
-            are read, never written, and their memory layout is part of what is judged.
+            are read, never written, and their memory layout is part of what is judged. A sparse one is a function
+            of its values: its pattern stands still.
         grad_outputs: One upstream gradient an output, of its shape; None for an undefined one. Without them
             generic ones are drawn.
         order: The highest derivative to look at, 1, 2 or 3; the third is looked at where the others are right.
@@ -91,15 +93,11 @@ def check(
     wanted = _symptoms(oracles)
     if order not in ORDERS:
         raise CheckError(f"order={order}: derivatives of order 1, 2 and 3 are judged; give one of them")
-    arguments = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+    func, arguments = by_values(func, (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs))
     given = (grad_outputs,) if isinstance(grad_outputs, torch.Tensor) else grad_outputs
     subject = Subject(func, arguments, seed=seed)
     if not subject.wrt:
         raise CheckError("no input asks for a gradient; call requires_grad_() on a floating or complex tensor")
-    sparse = [n for n, t in zip(subject.names, subject.wrt, strict=True) if t.layout is not torch.strided]
-    if sparse:
-        layout = next(t.layout for t in subject.wrt if t.layout is not torch.strided)
-        raise CheckError(f"{sparse[0]} has layout {layout}; only strided inputs can be judged, pass it dense")
     names = frozenset(f"input {i}" for i in detached)
     with _undisturbed():
         try:
@@ -200,9 +198,6 @@ def _refused(refusal: ForwardRaised) -> Verdict:
 def _judge(run: Run, wanted: frozenset[Symptom] | None, oracles: Sequence[Oracle]) -> Verdict:
     if not run.base.outputs:
         return Verdict(Status.REJECTED, reason="no output is a floating or complex tensor")
-    for i, o in enumerate(run.base.outputs):
-        if o.layout is not torch.strided:
-            raise CheckError(f"output {i} has layout {o.layout}; call to_dense() on it inside the function")
     values = [o for o in run.base.outputs if o.numel()]
     if not run.finite and not any(bool(o.isfinite().any()) for o in values):
         return Verdict(Status.REJECTED, reason="no output is finite: the inputs lie outside the domain")

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from gradfuzz.checker.direction import GRAD_OUTPUTS, generator, generic
 from gradfuzz.checker.evaluation import Subject
-from gradfuzz.checker.tensors import Tensors, is_differentiable, materialize
+from gradfuzz.checker.tensors import Tensors, dense, is_differentiable, materialize
 from gradfuzz.checker.verdict import Status, Verdict
 
 
@@ -64,7 +64,7 @@ class Map:
                 values[i] = wrt[id(tensor)]
             with torch.enable_grad():
                 result = self.func(*pytree.tree_unflatten(values, spec))
-                kept = [o for o in pytree.tree_leaves(result) if is_differentiable(o) and o.requires_grad]
+                kept = [dense(o) for o in pytree.tree_leaves(result) if is_differentiable(o) and o.requires_grad]
                 x = list(wrt.values())
                 grads = torch.autograd.grad(kept, x, weights, create_graph=graph, allow_unused=True)
             return tuple(torch.zeros_like(p) if g is None else g for g, p in zip(grads, x, strict=True))
