@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from gradfuzz.checker.direction import DIRECTIONS, direction
+from gradfuzz.checker.engine import differentiate
 from gradfuzz.checker.evaluation import Array, BackwardRaised, Tensors, backward, flat, materialize
 from gradfuzz.checker.naming import element_of, one_line
 from gradfuzz.checker.run import Run
@@ -45,14 +46,15 @@ def _undefined(x: torch.Tensor) -> torch.Tensor:
 
 
 def _first_order(run: Run, mask: tuple[int, ...], where: str) -> Iterator[Finding]:
+    # On the graph of the base call, which is alive: no forward is run again.
+    leaves, outputs = run.base.leaves, run.base.graph
     zeros = tuple(torch.zeros_like(g) if i in mask else g for i, g in enumerate(run.v))
     try:
-        want = run.subject.gradient(None, zeros).gradients
+        want = materialize(backward(outputs, leaves, zeros, retain_graph=True), leaves)
     except BackwardRaised:
         return  # zeros are refused too: not a matter of undefined gradients
-    leaves, outputs = run.subject.forward(None)
     try:
-        got = materialize(backward(_undefine(outputs, mask), leaves, run.v), leaves)
+        got = materialize(backward(_undefine(outputs, mask), leaves, run.v, retain_graph=True), leaves)
     except BackwardRaised as error:
         yield Finding(
             Symptom.UNDEFINED_GRADIENT,
@@ -70,18 +72,25 @@ def _first_order(run: Run, mask: tuple[int, ...], where: str) -> Iterator[Findin
 
 def _second_order(run: Run) -> Iterator[Finding]:
     """Hand None to the backward's own backward for each gradient in turn."""
-    u = direction(run.rng(DIRECTIONS), run.subject.point)
+    u = run.second_along or direction(run.rng(DIRECTIONS), run.subject.point)
     names = run.subject.names
     masks = [(i,) for i in range(len(names))]
     drawn = tuple(i for i, flag in enumerate(run.undefined[: len(names)]) if flag)
+    leaves = run.base.leaves
+    v = tuple(t.detach().clone().requires_grad_() for t in run.v)
+    try:
+        grads = backward(run.base.graph, leaves, v, create_graph=True)
+    except BackwardRaised:
+        return  # reported as what it is
+    targets = (*leaves, *v)
     for mask in masks if len(drawn) < 2 else [*masks, drawn]:
         name = " and ".join(names[i] for i in mask)
         try:
-            want = _double(run, u, mask, undefined=False)
+            want = _double(grads, targets, u, mask, undefined=False)
         except BackwardRaised:
             return
         try:
-            got = _double(run, u, mask, undefined=True)
+            got = _double(grads, targets, u, mask, undefined=True)
         except BackwardRaised as error:
             yield Finding(
                 Symptom.UNDEFINED_GRADIENT,
@@ -100,20 +109,20 @@ def _second_order(run: Run) -> Iterator[Finding]:
             return
 
 
-def _double(run: Run, u: Tensors, unused: tuple[int, ...], *, undefined: bool) -> Array:
-    v = tuple(t.detach().clone().requires_grad_() for t in run.v)
-    first = run.subject.gradient(None, v, create_graph=True)
-    grads = [(g, d) for g, d in zip(first.grads, u, strict=True)]
+def _double(
+    grads: Sequence[torch.Tensor | None], targets: Tensors, u: Tensors, unused: tuple[int, ...], *, undefined: bool
+) -> Array:
+    """Differentiate <G, u> without the parts of the unused inputs: undefined, or zeros."""
     chosen = [
         (_undefined(g) if undefined else g, d if undefined else torch.zeros_like(d)) if i in unused else (g, d)
-        for i, (g, d) in enumerate(grads)
+        for i, (g, d) in enumerate(zip(grads, u, strict=True))
         if g is not None and g.requires_grad
     ]
-    targets = (*first.leaves, *v)
     if not chosen:
-        return np.zeros(sum(flat((t,)).size for t in targets))
+        return np.zeros(flat(targets).size)
     try:
-        result = torch.autograd.grad([g for g, _ in chosen], targets, [d for _, d in chosen], allow_unused=True)
+        weights = [d.to(g.dtype).reshape(g.shape) for g, d in chosen]
+        result = differentiate([g for g, _ in chosen], targets, weights, retain_graph=True)
     except Exception as error:
         raise BackwardRaised(error, 2) from None
     return flat(materialize(result, targets))
