@@ -78,7 +78,7 @@ def calls(entry: Any, dtype: torch.dtype, most: int) -> Iterator[Call]:
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
         samples = list(entry.sample_inputs("cpu", dtype, requires_grad=True))
-    step = max(1, len(samples) // most)
+    step = max(1, len(samples) // max(most, 1))
     for index, sample in list(enumerate(samples))[::step][:most]:
         call = _call(entry, index, sample)
         if call.differentiable and call.elements <= MOST_ELEMENTS:

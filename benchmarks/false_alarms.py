@@ -84,10 +84,19 @@ class Tally:
             key = "|".join((name, finding.symptom.value, str(finding.order), finding.mode))
             self.findings.setdefault(key, str(finding))
 
+    def record(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        return {
+            "counts": dict(self.counts),
+            "findings": self.findings,
+            "reasons": dict(self.reasons),
+            "ending": self.ending,
+        }
+
 
 def tasks(dtypes: Sequence[torch.dtype], only: str) -> list[Task]:
     """Give everything there is to look at, in a fixed order."""
-    result = []
+    result: list[Task] = []
     for dtype in dtypes:
         name = str(dtype).removeprefix("torch.")
         result += [Task("catalogue", catalogue.name_of(e), name) for e in catalogue.entries(dtype, only=only)]
@@ -206,7 +215,7 @@ def main(*, names: tuple[str, ...], samples: int, draws: int, only: str, peer: b
     for task in plans:
         tally = worker.ask(task)
         rows.setdefault((task.dtype, task.source), Counter()).update(tally.counts)
-        records.append({**asdict(task), **asdict(tally)})
+        records.append({**asdict(task), **tally.record()})
         if tally.ending:
             click.echo(f"{task.name} ({task.dtype}, {task.source}): {tally.ending}")
         for key, text in tally.findings.items():
