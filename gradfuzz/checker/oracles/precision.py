@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from gradfuzz.checker.direction import FLATNESS, PRECISION, Mask, Rng, direction, generic, scales
-from gradfuzz.checker.evaluation import BackwardRaised, First, ForwardRaised, Second, Subject
+from gradfuzz.checker.evaluation import BackwardRaised, First, ForwardRaised, Second, Subject, double_backward
 from gradfuzz.checker.naming import element_of
 from gradfuzz.checker.run import DOUBLES, Run
 from gradfuzz.checker.tensors import Array, Tensors, flat, move, unflat
@@ -54,14 +54,22 @@ def _flat_in_double(run: Run) -> Iterator[Finding]:
     rng = run.rng(FLATNESS)
     second = run.order >= 2 and not run.refused_second
     stuck: dict[str, Mask] = {}
-    here = First((), (), ())
+    here: First = First((), (), ())
     subject = run.context.subject
-    for _ in range(FLAT_DRAWS):
-        u = direction(rng, run.x)
-        v = generic(rng, run.weights, run.allowed_outputs)
+    for attempt in range(FLAT_DRAWS):
+        # The first look is at the double backward that is there already, on its graph.
+        given = run.second if attempt == 0 and run.shared and second else None
+        u = run.second_along if given is not None else direction(rng, run.x)
+        v = run.weights if given is not None else generic(rng, run.weights, run.allowed_outputs)
         scaled = tuple(g * (1 + TINY_STEP) for g in v)
         try:
-            here, there = (subject.second(run.x, w, u) if second else subject.gradient(run.x, w) for w in (v, scaled))
+            there: First
+            if given is not None:
+                here, there = given, double_backward(given.leaves, given.outputs, scaled, u, retain_graph=True)
+            elif second:
+                here, there = subject.second(run.x, v, u), subject.second(run.x, scaled, u)
+            else:
+                here, there = subject.gradient(run.x, v), subject.gradient(run.x, scaled)
             size = _size(run, here, v)
             still = {}
             if isinstance(here, Second) and isinstance(there, Second):
