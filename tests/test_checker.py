@@ -364,7 +364,6 @@ MISUSES = {
     "'wrong-grad' is no symptom": lambda: check(torch.sin, x_of(), oracles=["wrong-grad"]),
     "2 grad_outputs were given for 1": lambda: check(torch.sin, x_of(), (torch.ones(3), torch.ones(3))),
     "grad_output 0 has shape (2,), its output (3,)": lambda: check(torch.sin, x_of(), torch.ones(2)),
-    "input 0": lambda: check(lambda x: x.to_dense(), torch.eye(2).to_sparse().requires_grad_()),
 }
 
 

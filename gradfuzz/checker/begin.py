@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,7 +14,8 @@ import torch
 from gradfuzz.checker.direction import GRAD_OUTPUTS, drawn, generic
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Subject, backward
 from gradfuzz.checker.line import Context
-from gradfuzz.checker.run import DOUBLES, Base, Run
+from gradfuzz.checker.promote import DOUBLES, HIGHER, Promoting
+from gradfuzz.checker.run import Base, Run
 from gradfuzz.checker.state import GlobalState
 from gradfuzz.checker.tensors import Tensors, dense, flat, same, unflat
 from gradfuzz.errors import CheckError
@@ -127,7 +129,8 @@ def prepare(run: Run) -> None:
     eps = float(np.finfo(np.float64).eps) if double is not None else run.eps
     run.context = Context(subject, run.order, eps, run.tolerance)
     run.x = subject.point
-    outputs = run.base.outputs if subject is run.subject and subject.ordinary else subject.value(run.x)
+    with run.promoting():
+        outputs = run.base.outputs if subject is run.subject and subject.ordinary else subject.value(run.x)
     finite_outputs = np.isfinite(flat(outputs))
     # An auxiliary output without a graph beside others that have one is meant to have none.
     meant = [flag or not any(run.base.with_graph) for flag in run.base.with_graph]
@@ -186,13 +189,17 @@ def _in_double(run: Run) -> Subject | None:
             return t.detach().to(torch.float64).requires_grad_(t.requires_grad)
         return t
 
-    double = subject.with_inputs(up)
-    try:
-        there = double.value(double.point)
-    except ForwardRaised:
-        return None
-    if any(j and o.dtype not in DOUBLES for o, j in zip(there, judged, strict=False)) or [o.shape for o in there] != [
-        o.shape for o in outputs
-    ]:
-        return None
-    return double
+    # An argument that names the inputs' own dtype means "as the inputs are".
+    double = subject.with_inputs(up, dtypes={t.dtype: HIGHER[t.dtype] for t in subject.wrt if t.dtype in HIGHER})
+    shapes = [o.shape for o in outputs]
+    for promoted in (False, True):
+        try:
+            with Promoting() if promoted else nullcontext():
+                there = double.value(double.point)
+        except ForwardRaised:
+            continue
+        low = any(j and o.dtype not in DOUBLES for o, j in zip(there, judged, strict=False))
+        if not low and [o.shape for o in there] == shapes:
+            run.promoted = promoted
+            return double
+    return None

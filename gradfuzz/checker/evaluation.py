@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -150,11 +150,23 @@ class Subject:
         pointers = [t.untyped_storage().data_ptr() for t in self.wrt if t.layout is torch.strided and t.numel()]
         return len(set(pointers)) < len(pointers)
 
-    def with_inputs(self, replace: Callable[[torch.Tensor], torch.Tensor]) -> Subject:
-        """Give the same function with every tensor argument replaced; identity of arguments is kept."""
+    def with_inputs(
+        self,
+        replace: Callable[[torch.Tensor], torch.Tensor],
+        *,
+        dtypes: Mapping[torch.dtype, torch.dtype] | None = None,
+    ) -> Subject:
+        """Give the same function with every tensor argument replaced; identity of arguments is kept.
+
+        Args:
+            replace: What to put in the place of a tensor.
+            dtypes: What to put in the place of an argument that is a dtype.
+        """
         seen: dict[int, torch.Tensor] = {}
 
         def once(value: Any) -> Any:
+            if isinstance(value, torch.dtype):
+                return (dtypes or {}).get(value, value)
             if not isinstance(value, torch.Tensor):
                 return value
             if id(value) not in seen:

@@ -205,6 +205,11 @@ def _judge(run: Run, wanted: frozenset[Symptom] | None, oracles: Sequence[Oracle
         prepare(run)
     except (ForwardRaised, BackwardRaised) as refusal:
         return Verdict(Status.INCONCLUSIVE, reason=f"the function refuses its own inputs, copied: {refusal}")
+    with run.promoting():
+        return _asked(run, wanted, oracles)
+
+
+def _asked(run: Run, wanted: frozenset[Symptom] | None, oracles: Sequence[Oracle]) -> Verdict:
     if run.base.error is None:
         run.agreed = screen(run)
     findings: list[Finding] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -24,10 +25,10 @@ from gradfuzz.checker.evaluation import (
 )
 from gradfuzz.checker.line import Context, Measurement, Tolerance
 from gradfuzz.checker.nested import MODES, Nested, along
+from gradfuzz.checker.promote import DOUBLES as DOUBLES
+from gradfuzz.checker.promote import Promoting
 from gradfuzz.checker.screen import Agreed
 from gradfuzz.checker.state import GlobalState
-
-DOUBLES = {torch.float64, torch.complex128}
 
 
 @dataclass
@@ -88,6 +89,7 @@ class Run:
         context: How derivatives are judged: in double wherever the function allows it.
         x: The point of judgement, in the context's precision.
         weights: `v` in the context's precision, without what is not finite.
+        promoted: Whether the function runs in double only where its constants of lower dtype are promoted.
         own_precision: Whether differences had to be taken in the inputs' own low precision.
         modes: Which modes of the second derivative are looked at beside double backward.
         undefined: Which gradients are undefined in the second backward, by input.
@@ -120,6 +122,7 @@ class Run:
     context: Context = field(init=False)
     x: Tensors = ()
     weights: Tensors = ()
+    promoted: bool = False
     own_precision: bool = False
     refused_second: bool = False
     shared: bool = False
@@ -156,6 +159,10 @@ class Run:
     def repeated(self) -> bool:
         """Whether the screen differentiated the base graph twice and saw several calls agree on one function."""
         return self.shared and self.agreed is not None and isinstance(self.agreed.analytic, Second)
+
+    def promoting(self) -> AbstractContextManager[object]:
+        """Promote operands for as long as the context lasts, where this function needs it."""
+        return Promoting() if self.promoted else nullcontext()
 
     def rng(self, purpose: int) -> Rng:
         """Make the generator of one purpose."""
