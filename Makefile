@@ -16,7 +16,7 @@ help:
 	@echo 'make test    the tests'
 	@echo 'make lint    ruff, and the contract about who may import whom'
 	@echo 'make types   mypy'
-	@echo 'make bench   known faults found, false alarms raised, cases a second'
+	@echo 'make bench   known and planted faults found, false alarms raised, what a check costs'
 	@echo 'make clean   remove what these commands made'
 
 demo: $(READY)
@@ -35,6 +35,8 @@ types: $(READY)
 
 bench: $(READY)
 	@$(PY) -m benchmarks.zoo
+	@$(PY) -m benchmarks.detection
+	@$(PY) -m benchmarks.cost
 	@$(PY) -m benchmarks.throughput
 
 clean:
