@@ -87,3 +87,39 @@ def test_what_is_declared_detached_breaks_no_identity():
 
     verdict = check(TwoInputs.apply, (x_of(), x_of(1.0, 2.0, 3.0)), detached=[1])
     assert verdict.status is not Status.FAIL
+
+
+def in_float32_alone(second):
+    """x * y * y through an explicit cast: differences in float32 are all there is, and second derivatives are weak."""
+
+    class Inner(Function):
+        @staticmethod
+        def forward(ctx, g, x, y):
+            ctx.save_for_backward(g, x, y)
+            return g * y * y, 2 * g * x * y
+
+        @staticmethod
+        def backward(ctx, hx, hy):
+            g, x, y = ctx.saved_tensors
+            return hx * y * y + 2 * hy * x * y, 2 * hy * g * y, second * hx * g * y + 2 * hy * g * x
+
+    class Outer(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return x * y * y
+
+        @staticmethod
+        def backward(ctx, g):
+            return Inner.apply(g, *ctx.saved_tensors)
+
+    return lambda x, y: Outer.apply(x.float(), y.float())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_where_differences_are_weak_an_unsymmetric_second_derivative_is_found(seed):
+    x, y = x_of(dtype=torch.float32), x_of(1.5, 0.5, -0.75, dtype=torch.float32)
+    assert check(in_float32_alone(2), (x, y), seed=seed).findings == ()
+    found = check(in_float32_alone(1), (x, y), seed=seed, oracles=["wrong-second-derivative"]).findings
+    assert found
+    assert found[0].mode == "rev-rev"

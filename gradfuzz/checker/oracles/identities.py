@@ -11,12 +11,12 @@ from gradfuzz.checker import explain, numeric
 from gradfuzz.checker.column import of_values
 from gradfuzz.checker.direction import IDENTITIES, JITTER, SETTLING, direction, generic, jittered
 from gradfuzz.checker.evaluation import Second, backward
-from gradfuzz.checker.line import Context, Measurement, Quantity, measure
+from gradfuzz.checker.line import Context, Measurement, Quantity, measure, neighbour
 from gradfuzz.checker.naming import against, apart, element_of
 from gradfuzz.checker.numeric import Answer
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.screen import GRAPH_ROUNDINGS
-from gradfuzz.checker.settle import Bench, additive
+from gradfuzz.checker.settle import NEAR, Bench, additive
 from gradfuzz.checker.tensors import Array, Tensors, flat, materialize, segments, unflat
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -41,6 +41,8 @@ def identities_hold(run: Run) -> Iterator[Finding]:
         return
     yield from _recorded(run, second)
     yield from _adjoint(run, second)
+    if run.own_precision:  # elsewhere differences compare every element of H u, and see more
+        yield from _symmetric(run)
 
 
 def _recorded(run: Run, second: Second) -> Iterator[Finding]:
@@ -128,6 +130,41 @@ def _adjoint(run: Run, second: Second) -> Iterator[Finding]:
         found = found or _violation(run, second, r, there, allowed / max(attempt, 1))
     if found is not None:
         yield found
+
+
+def _symmetric(run: Run) -> Iterator[Finding]:
+    """<H u, w> = <H w, u>: at the point and beside it, for at a kink each of the two may choose its own answer."""
+    rng = run.rng(IDENTITIES)
+    seen: tuple[float, float] | None = None
+    for attempt in range(TIMES):
+        x = run.subject.point if attempt == 0 else neighbour(run.subject.point, rng, NEAR)
+        u, w = direction(rng, x), direction(rng, x)
+        both = [_product(run, x, a, b) for a, b in ((u, w), (w, u))]
+        allowed = ADJOINT_ROUNDINGS * run.eps * sum(absolute for _, absolute in both) + run.least_difference
+        noise = [0.0, 0.0]
+        for beside in jittered(rng, x, run.eps):
+            there = [_product(run, beside, a, b)[0] for a, b in ((u, w), (w, u))]
+            noise = [max(n, abs(t - h)) for n, t, (h, _) in zip(noise, there, both, strict=True)]
+        gap = abs(both[0][0] - both[1][0])
+        if not gap > allowed + NOISE_FACTOR * sum(noise):  # so written that nan is no violation
+            return
+        seen = seen or (both[0][0], both[1][0])
+    assert seen is not None  # every attempt was a violation
+    yield Finding(
+        Symptom.WRONG_SECOND_DERIVATIVE,
+        run.subject.names[0],
+        *apart(*seen),
+        2,
+        "rev-rev",
+        explanation="along u and then w, and along w and then u, the second derivatives differ: "
+        "the gradient is none of any function, or its backward is wrong",
+    )
+
+
+def _product(run: Run, x: Tensors, u: Tensors, w: Tensors) -> tuple[float, float]:
+    """Give <H u, w> in the precision given, and the sum of the sizes of its terms."""
+    terms = flat(run.subject.second(x, run.v, u).hessian_u) * flat(w)
+    return float(terms.sum()), float(np.abs(terms).sum())
 
 
 def _recorded_part(run: Run, second: Second) -> Array:
