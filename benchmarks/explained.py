@@ -26,12 +26,16 @@ class Explained(NamedTuple):
 
 STORED_FACTORS = "the forward rule solves with factors or statistics that were stored and carry no tangent"
 SCATTER_PROD = "forward mode gives zeros for the product where it ought to refuse"
+SCATTERED_COMPLEMENT = "the gradient is kept where src was written, and zero where the input stays"
+UNPOOLED_TWICE = "equal indices, which its documentation excludes: the last one is seen, all get its gradient"
 EXPLAINED = (
     Explained("det|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("*linalg.det*|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("*linalg.det*|wrong-gradient|1|rev", True, "0 for a singular matrix of rank n-1, right when recorded"),
     Explained("linalg.solve*|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("linalg.tensorsolve|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
+    Explained("logdet|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
+    Explained("linalg.slogdet|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("*layer_norm|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("*batch_norm*|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("*instance_norm|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
@@ -40,13 +44,16 @@ EXPLAINED = (
     Explained("cumprod|*|2|*-fwd", True, "the forward rule has a branch for zeros that counts as a constant"),
     Explained("scatter_reduce.prod|*|*|*fwd*", True, SCATTER_PROD),
     Explained("*linear_cross_entropy*|*|*|*", True, "the chunked backward stores gradients that forward computed"),
-    Explained("as_strided*|*|*|*", False, "reads the storage by the strides it is given, whatever the input's are"),
+    Explained("as_strided_scatter|forward-mode|1|fwd", True, SCATTERED_COMPLEMENT),
+    Explained("as_strided_scatter|wrong-gradient|1|rev", True, SCATTERED_COMPLEMENT),
+    Explained("as_strided*|layout-dependent|*|*", False, "reads memory by the strides it is given, not the input's"),
     Explained(
         "native_group_norm|undefined-gradient|*|*", True, "the gradient of the mean is dropped with that of rstd"
     ),
     Explained("native_layer_norm|*|*|rev*", True, "gradients of mean and rstd are ignored"),
     Explained("native_batch_norm|*|*|rev*", True, "gradients of mean and rstd are ignored"),
-    Explained("*max_unpool*|wrong-gradient|1|rev", True, "equal indices: the last one wins, and all get its gradient"),
+    Explained("*max_unpool*|wrong-gradient|1|rev", False, UNPOOLED_TWICE),
+    Explained("*max_unpool*|forward-mode|1|fwd", False, UNPOOLED_TWICE),
     Explained("*scaled_dot_product_attention|not-differentiable|2|rev-rev", True, "the fused backward has none"),
     Explained("triangular_solve|wrong-second-derivative|2|*", True, "the backward keeps the solution as a constant"),
     Explained("normal*|*|*|*", False, "samples are defined to have no gradient, although they move with the mean"),
