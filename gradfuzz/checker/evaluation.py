@@ -297,13 +297,22 @@ def double_backward(
     u: Sequence[torch.Tensor],
     *,
     retain_graph: bool | None = None,
+    as_given: bool = False,
 ) -> Second:
     """Run backward and the backward of ``<G, u>`` with respect to leaves and grad_outputs, on a graph at hand.
+
+    Args:
+        leaves: The inputs of the call.
+        outputs: What it returned.
+        v: The grad_outputs.
+        u: The direction.
+        retain_graph: Whether the graph is wanted again.
+        as_given: Whether `v` is handed over itself, memory layout and all, and not a copy.
 
     Raises:
         BackwardRaised: A backward raised; its `order` tells which.
     """
-    handed = tuple(t.detach().clone().requires_grad_() for t in v)
+    handed = tuple((t.detach() if as_given else t.detach().clone()).requires_grad_() for t in v)
     grads = backward(outputs, leaves, handed, create_graph=True)
     detached = tuple(g is not None and not g.requires_grad for g in grads)
     pairs = [(g, d) for g, d in zip(grads, u, strict=True) if g is not None and g.requires_grad]

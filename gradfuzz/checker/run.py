@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from gradfuzz.checker.answers import Answers
 from gradfuzz.checker.direction import JITTER, NESTED, Mask, Rng, direction, generator, jittered
 from gradfuzz.checker.evaluation import (
     Array,
@@ -91,6 +92,7 @@ class Run:
         weights: `v` in the context's precision, without what is not finite.
         promoted: Whether the function runs in double only where its constants of lower dtype are promoted.
         own_precision: Whether differences had to be taken in the inputs' own low precision.
+        explain: Whether findings are to be explained; what it takes is a third of a failing check.
         modes: Which modes of the second derivative are looked at beside double backward.
         undefined: Which gradients are undefined in the second backward, by input.
         first_order_wrong: Whether the gradient was found wrong.
@@ -118,6 +120,7 @@ class Run:
     stochastic: bool = False
     detached: frozenset[str] = frozenset()
     nondet_tol: float = 0.0
+    explain: bool = True
     modes: tuple[str, ...] = MODES
     context: Context = field(init=False)
     x: Tensors = ()
@@ -139,6 +142,7 @@ class Run:
     allowed_outputs: Mask | None = None
     nested_along: Tensors = ()
     _nested: Nested | None = None
+    _given: Answers | None = None
     _finite: bool | None = None
     _eps: float = 0.0
 
@@ -154,6 +158,19 @@ class Run:
         if self._finite is None:
             self._finite = bool(np.isfinite(flat(self.base.outputs)).all())
         return self._finite
+
+    @property
+    def given(self) -> Answers:
+        """What the base calls gave, as plain numbers: F, G and, once it was made, the second derivative."""
+        if self._given is None or (self._given.hessian_u is None and self.second is not None):
+            second = self.second
+            self._given = Answers(
+                flat(self.base.outputs),
+                flat(self.base.gradients),
+                flat(second.hessian_u) if second else None,
+                flat(second.jacobian_u) if second else None,
+            )
+        return self._given
 
     @property
     def repeated(self) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from gradfuzz.checker.oracles.aliasing import aliasing_is_irrelevant
-from gradfuzz.checker.oracles.batched import batched_is_the_loop
+from gradfuzz.checker.oracles.aliasing import aliasing_is_irrelevant, views_are_as_good
+from gradfuzz.checker.oracles.batched import batched_is_the_loop, batched_second_is_the_loop
 from gradfuzz.checker.oracles.derivative import derivatives_agree
 from gradfuzz.checker.oracles.determinism import calls_repeat
+from gradfuzz.checker.oracles.expansion import expansion_is_irrelevant
 from gradfuzz.checker.oracles.forward_mode import forward_mode_agrees
 from gradfuzz.checker.oracles.global_state import state_is_kept
 from gradfuzz.checker.oracles.identities import identities_hold
@@ -68,7 +69,9 @@ ORACLES: tuple[Oracle, ...] = (
     _oracle(undefined_is_zero, Symptom.UNDEFINED_GRADIENT, drawn=True),
     _oracle(mask_is_irrelevant, Symptom.REQUIRES_GRAD_MASK, drawn=True),
     _oracle(layout_is_irrelevant, Symptom.LAYOUT_DEPENDENT, drawn=True),
+    _oracle(expansion_is_irrelevant, Symptom.LAYOUT_DEPENDENT, drawn=True),
     _oracle(aliasing_is_irrelevant, Symptom.ALIASING, drawn=True),
+    _oracle(views_are_as_good, Symptom.ALIASING, drawn=True),
     _oracle(identities_hold, Symptom.WRONG_GRADIENT, Symptom.WRONG_SECOND_DERIVATIVE, Symptom.DETACHED),
     _oracle(
         derivatives_agree,
@@ -80,6 +83,7 @@ ORACLES: tuple[Oracle, ...] = (
     _oracle(forward_mode_agrees, Symptom.FORWARD_MODE),
     _oracle(modes_agree, Symptom.WRONG_SECOND_DERIVATIVE, Symptom.NONFINITE, Symptom.FORWARD_MODE),
     _oracle(batched_is_the_loop, Symptom.BATCHED, drawn=True),
+    _oracle(batched_second_is_the_loop, Symptom.BATCHED, drawn=True),
     _oracle(precision_is_kept, Symptom.PRECISION, drawn=True),
 )
 

@@ -1,17 +1,33 @@
-"""Memory layout: strides, offset, expansion and the conj and neg bits change nothing but speed."""
+"""Memory layout: strides, offset and the conj and neg bits change nothing but speed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-import numpy as np
 import torch
 
-from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised, Tensors, backward, flat, materialize
-from gradfuzz.checker.naming import apart, element_of
-from gradfuzz.checker.oracles.metamorphic import compare_gradients, value_differs
+from gradfuzz.checker.answers import Answers
+from gradfuzz.checker.evaluation import is_differentiable
+from gradfuzz.checker.oracles.metamorphic import afresh, agrees, answers, compare, contiguous
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
+
+
+class Layout(NamedTuple):
+    """Another place in memory for the same elements.
+
+    Attributes:
+        name: What tensors that lie there are called.
+        change: Gives a fresh tensor that lies there.
+        raising: Whether a backward may not refuse it: everything handles strides, if need be by a copy.
+        parts: What it is made of, where it is more than one thing.
+    """
+
+    name: str
+    change: Callable[[torch.Tensor], torch.Tensor]
+    raising: bool = True
+    parts: tuple[Layout, ...] = ()
 
 
 def transposed(x: torch.Tensor) -> torch.Tensor:
@@ -24,109 +40,130 @@ def transposed(x: torch.Tensor) -> torch.Tensor:
 
 def stepped(x: torch.Tensor) -> torch.Tensor:
     """The same elements, every second one of a larger storage with another offset; the gaps hold other numbers."""
+    other = x + 1 if is_differentiable(x) else x.flip(tuple(range(x.dim())))
     if x.dim() == 0:
-        return torch.stack([x + 1, x])[1]
-    wide = torch.stack([x + 1, x], dim=-1).reshape(*x.shape[:-1], 2 * x.shape[-1])
-    return wide[..., 1::2]
+        return torch.stack([other, x])[1]
+    return torch.stack([other, x], dim=-1).reshape(*x.shape[:-1], 2 * x.shape[-1])[..., 1::2]
 
 
-CHANGES = (("transposed", transposed), ("every second element of a larger tensor", stepped))
+def channels_last(x: torch.Tensor) -> torch.Tensor:
+    """The same elements with the second of four or five dimensions innermost; others are only copied."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return x.clone(memory_format=formats.get(x.dim(), torch.contiguous_format))
+
+
+def lazily(x: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """The same elements, laid out as `change` does, conjugated or negated in memory, and a bit that undoes it."""
+    if x.dtype.is_complex:
+        return change(x.conj().resolve_conj()).conj()
+    return torch._neg_view(change(-x)) if x.dtype.is_floating_point else change(x)
+
+
+def lazy(x: torch.Tensor) -> torch.Tensor:
+    """The same elements, conjugated in memory where they are complex and negated where they are real, and a bit set."""
+    return lazily(x, torch.clone)
+
+
+TRANSPOSED = Layout("transposed", transposed)
+STEPPED = Layout("every second element of a larger tensor", stepped)
+# numpy and most foreign kernels refuse such tensors with a clear message, which is their right.
+LAZY = Layout("negated or conjugated by a bit alone", lazy, raising=False)
+CHANNELS_LAST = Layout("channels-last", channels_last)
+STEPPED_AND_LAZY = Layout("", lambda x: lazily(x, stepped), parts=(STEPPED, LAZY))
+TRANSPOSED_AND_LAZY = Layout("", lambda x: lazily(x, transposed), parts=(TRANSPOSED, LAZY))
+# Shapes that convolutions have: networks lay these out with their channels innermost.
+IMAGE_DIMENSIONS = (4, 5)
 
 
 def layout_is_irrelevant(run: Run) -> Iterator[Finding]:
     """Same values, same result: inputs as given against contiguous ones, inputs and grad_outputs laid out otherwise."""
     if run.base.grads is None:
         return
-    want = run.base.gradients
+    want = contiguous(run)
     if not run.subject.ordinary and not run.subject.random:
         found = list(
-            compare_gradients(
-                run,
-                Symptom.LAYOUT_DEPENDENT,
-                run.gradients_at(run.subject.point),
-                lambda: want,
-                explanation="with the inputs' own strides; contiguous copies of them give another gradient",
-            )
-        )
-        yield from found
-        if found:
-            return
-    contiguous = run.gradients_at(run.subject.point, tuple(g.contiguous() for g in run.v))
-    # A random function fills other elements when it walks memory in another order: no two layouts compare.
-    changes = () if run.subject.random else CHANGES
-    for name, change in changes:
-        if (value := _value_differs(run, change, name)) is not None:
-            yield value
-            return
-        found = list(
-            compare_gradients(
-                run,
-                Symptom.LAYOUT_DEPENDENT,
-                contiguous,
-                lambda change=change: _relaid_input(run, change),  # type: ignore[misc]
-                explanation=f"with inputs that are {name}; contiguous ones give another gradient",
-            )
-        )
-        yield from found
-        if found:
-            return
-    yield from _grad_outputs(run, contiguous)
-
-
-def _value_differs(run: Run, change: Callable[[torch.Tensor], torch.Tensor], name: str) -> Finding | None:
-    """Find an output that depends on the memory of the inputs; its gradient need not be looked at then."""
-    try:
-        leaves = tuple(change(p).detach().requires_grad_() for p in run.subject.point)
-        got = flat(run.subject.apply(run.subject.arguments(leaves)))
-    except ForwardRaised:
-        return None
-    want = flat(run.base.outputs if run.subject.ordinary else run.subject.value(run.subject.point))
-    differs = value_differs(run, got, want)
-    if not differs.any():
-        return None
-    k = int(np.flatnonzero(differs)[0])
-    where, element = element_of(run.base.outputs, [f"output {i}" for i in range(len(run.base.outputs))], k)
-    return Finding(
-        Symptom.LAYOUT_DEPENDENT,
-        where,
-        *apart(float(got[k]), float(want[k])),
-        0,
-        "",
-        element,
-        f"with inputs that are {name}; contiguous ones give another value",
-    )
-
-
-def _relaid_input(run: Run, change: Callable[[torch.Tensor], torch.Tensor]) -> Tensors:
-    leaves = tuple(change(p).detach().requires_grad_() for p in run.subject.point)
-    outputs = run.subject.apply(run.subject.arguments(leaves))
-    return materialize(backward(outputs, leaves, tuple(g.contiguous() for g in run.v)), leaves)
-
-
-def _grad_outputs(run: Run, contiguous: Tensors) -> Iterator[Finding]:
-    ones = tuple(torch.ones_like(g, memory_format=torch.contiguous_format) for g in run.v)
-    try:
-        leaves, outputs = run.subject.forward(run.subject.point)
-        plain_ones = materialize(backward(outputs, leaves, ones, retain_graph=True), leaves)
-    except (ForwardRaised, BackwardRaised):
-        return
-    expanded = tuple(torch.ones((), dtype=g.dtype, device=g.device).expand(g.shape) for g in run.v)
-    variants: list[tuple[str, Tensors, Tensors]] = [
-        ("expanded, as a sum hands it over,", expanded, plain_ones),
-        ("transposed", tuple(transposed(g) for g in run.v), contiguous),
-        ("a slice, as a concatenation hands it over,", tuple(stepped(g) for g in run.v), contiguous),
-    ]
-    for name, v, want in variants:
-        found = list(
-            compare_gradients(
+            compare(
                 run,
                 Symptom.LAYOUT_DEPENDENT,
                 want,
-                lambda v=v: materialize(backward(outputs, leaves, v, retain_graph=True), leaves),  # type: ignore[misc]
-                where="grad_output",
-                explanation=f"with a grad_output that is {name} where a contiguous one gives another gradient",
+                lambda: run.given,
+                explanation="with the inputs' own strides; contiguous copies of them give another {what}",
             )
         )
         yield from found
         if found:
             return
+    # Inputs one way and grad_outputs the other, and the other way round: two calls see each of the four.
+    pairs = [(TRANSPOSED, STEPPED), (STEPPED_AND_LAZY, TRANSPOSED_AND_LAZY)]
+    if any(t.dim() in IMAGE_DIMENSIONS for t in (*run.subject.wrt, *run.v)):
+        pairs.append((CHANNELS_LAST, CHANNELS_LAST))
+    for inputs, grad_outputs in pairs:
+        found = list(laid_out(run, want, inputs, grad_outputs))
+        yield from found
+        if found:
+            return
+
+
+def laid_out(run: Run, want: Answers, inputs: Layout, grad_outputs: Layout) -> Iterator[Finding]:
+    """Lay both out otherwise in one call; only if that shows something, one after the other, to tell which."""
+    # A random function fills other elements when it walks memory in another order: no two layouts of inputs compare.
+    both = None if run.subject.random else inputs
+    if agrees(run, want, lambda: relaid(run, both, grad_outputs)):
+        return
+    apart: list[tuple[Layout | None, Layout | None]] = []
+    if both is not None:
+        apart += [(part, None) for part in both.parts or (both,)]
+    apart += [(None, part) for part in grad_outputs.parts or (grad_outputs,)]
+    for x, v in apart:
+        found = list(_alone(run, want, x, v))
+        yield from found
+        if found:
+            return
+
+
+def _alone(run: Run, want: Answers, inputs: Layout | None, grad_outputs: Layout | None) -> Iterator[Finding]:
+    layout = inputs or grad_outputs
+    assert layout is not None  # one of them was given
+    if inputs is not None:
+        where, explanation = "", f"with inputs that are {layout.name}; contiguous ones give another {{what}}"
+    else:
+        where = "grad_output"
+        explanation = f"with a grad_output that is {layout.name} where a contiguous one gives another {{what}}"
+    yield from compare(
+        run,
+        Symptom.LAYOUT_DEPENDENT,
+        want,
+        lambda: relaid(run, inputs, grad_outputs),
+        again=lambda: afresh(run),
+        where=where,
+        explanation=explanation,
+        raising=layout.raising,
+    )
+
+
+def relaid(run: Run, inputs: Layout | None, grad_outputs: Layout | None) -> Answers:
+    """Run the function with tensors laid out otherwise, those that are not differentiated too.
+
+    Raises:
+        ForwardRaised: It refuses them.
+        BackwardRaised: A backward does.
+    """
+    subject = run.subject
+    if inputs is None:
+        leaves, outputs = subject.forward(subject.point)
+    else:
+        change = inputs.change
+        leaves = tuple(change(p).detach().requires_grad_() for p in subject.point)
+        if subject.others:
+            subject = subject.with_inputs(lambda t: t if any(t is x for x in subject.wrt) else _of_any(t, change))
+        outputs = subject.apply(subject.arguments(leaves, as_given=bool(subject.others)))
+    plain = tuple(g.clone(memory_format=torch.contiguous_format) for g in run.v)
+    v = plain if grad_outputs is None else tuple(grad_outputs.change(g) for g in plain)
+    return answers(run, leaves, outputs, v)
+
+
+def _of_any(x: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Lay out a constant or an index tensor; what cannot be, stays."""
+    if x.layout is not torch.strided or x.is_quantized or x.numel() == 0:
+        return x
+    return change(x.detach())
