@@ -72,7 +72,7 @@ def judged_by(monkeypatch):
     """Replace the judge by a function from a case to what it shows."""
 
     def install(shows):
-        def judge(target, case):
+        def judge(target, case, *, explain=True):
             found = tuple(shows(case))
             return Verdict(Status.FAIL if found else Status.PASS, found)
 
@@ -315,7 +315,7 @@ def test_strategies_that_raise_are_an_error_of_their_target_alone(judged_by):
 
 
 def test_a_judge_that_fails_is_said_to_be_our_error(monkeypatch):
-    def judge(target, case):
+    def judge(target, case, *, explain=True):
         raise ZeroDivisionError("one over nothing")
 
     monkeypatch.setattr(rounds, "judge", judge)
@@ -324,7 +324,7 @@ def test_a_judge_that_fails_is_said_to_be_our_error(monkeypatch):
 
 
 def test_a_case_that_cannot_be_judged_is_rejected(monkeypatch):
-    def judge(target, case):
+    def judge(target, case, *, explain=True):
         raise CheckError("no input asks for a gradient")
 
     monkeypatch.setattr(rounds, "judge", judge)

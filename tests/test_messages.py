@@ -33,7 +33,7 @@ MESSAGES = [
     (["fuzz", "op.py", "-w", "many"], "Invalid value for .*: 'many' is no number; use 1 or more, or auto.*"),
     (["fuzz", "op.py", "--max-failures", "0"], "max_failures=0 leaves nothing to do; use 1 or more"),
     (["fuzz", "op.py", "--seed", "-1"], "seed=-1 is negative; use 0 or more"),
-    (["fuzz", "op.py", "--order", "3"], "order=3 is not judged; use 1 to 2"),
+    (["fuzz", "op.py", "--order", "4"], "order=4 is not judged; use 1 to 3"),
     (["fuzz", "op.py", "--checks", "wrong"], "check 'wrong' is unknown; known are wrong-gradient, .*, out-of-memory"),
     (
         ["fuzz", "op.py", "--checks", "metadata", "--exclude-checks", "metadata"],

@@ -51,7 +51,7 @@ def test_a_factor_is_named():
 def test_a_sign_is_named():
     product = operator(lambda a, b: a * b, lambda g, a, b: (g * b, -g * a))
     assert [without_bar(m) for m in said(product, x_of(2.0), x_of(5.0))] == [
-        "wrong-gradient: first derivative (rev), input 1, element (0,): got -2, want 2 - the sign is wrong"
+        "wrong-gradient: first derivative (rev), input 1, element (0,): got -2, want 2 - of the wrong sign"
     ]
 
 
@@ -65,7 +65,7 @@ def test_the_elements_that_are_wrong_are_told_by_their_sign():
     absolute = operator(torch.abs, lambda g, x: g)
     (message,) = said(absolute, x_of(-1.0, 2.0, -3.0), oracles=["wrong-gradient"])
     assert "got 1, want -1 +- " in message
-    assert message.endswith("the sign is wrong at the elements that are negative, and only there")
+    assert message.endswith("of the wrong sign at the elements that are negative, and only there")
 
 
 def test_a_special_case_in_the_code_is_told_from_a_kink():
@@ -73,7 +73,7 @@ def test_a_special_case_in_the_code_is_told_from_a_kink():
     (at_point,) = said(identity, x_of(0.0), oracles=["wrong-gradient"])
     assert without_bar(at_point) == (
         "wrong-gradient: first derivative (rev), input 0, element (0,): got 0, want 1"
-        " - zero where it should not be; only at this very point: a special case in the code"
+        " - zero where it should not be at the elements that are zero, and only there; only at this very point: a special case in the code"
     )
     relu = operator(torch.relu, lambda g, x: g * torch.where(x == 0, 3.0, (x > 0).to(x.dtype)))
     (at_kink,) = said(relu, x_of(0.0), oracles=["wrong-gradient"])

@@ -211,10 +211,10 @@ class Round:
             self._begin_to_shrink()
             raise _class_of(self.focus)
 
-    def _judge(self, case: Case) -> Verdict:
+    def _judge(self, case: Case, *, explain: bool = False) -> Verdict:
         self.flight(case)
         try:
-            return judge(self.target, case)
+            return judge(self.target, case, explain=explain)
         except CheckError as error:  # nothing to differentiate, or a layout that cannot be judged
             return Verdict(Status.REJECTED, reason=str(error))
         except Exception as error:
@@ -236,6 +236,10 @@ class Round:
     def _record(self, signature: str, seen: Seen, case: Case) -> None:
         sighting = Sighting(seen, case, self.drawn, time.monotonic())
         if signature not in self.first:
+            # Told to a person at once, so with an explanation; the small one gets its own when it is judged again.
+            told = self._judge(case, explain=True).findings
+            seen = next((f for f in told if f.signature(self.target.name) == signature), seen)
+            sighting = replace(sighting, seen=seen)
             self.first[signature] = self.smallest[signature] = sighting
             self.on_sight(sighting)
         sighting = replace(sighting, cases=self.first[signature].cases, at=self.first[signature].at)

@@ -15,6 +15,7 @@ from gradfuzz.targets import judge
 
 if TYPE_CHECKING:
     from gradfuzz.case import Case
+    from gradfuzz.checker.verdict import Finding as Seen
     from gradfuzz.targets import Target
 
 # A defect that depends on chance half of the time escapes three judgements once in eight.
@@ -48,7 +49,7 @@ def keep(finding: Finding, settings: Settings, target: Target | None) -> Finding
         finding.seen, finding.case, reliability=finding.reliability, seed=settings.seed, round=finding.round
     )
     try:
-        stands = None if target is None else lambda other: _holds(target, other.case, other.signature)
+        stands = None if target is None else lambda other: _sighting(target, other.case, other.signature) is not None
         return replace(finding, path=save(reproducer, settings.corpus, stands=stands), unsaved="")
     except OSError as error:
         return replace(finding, unsaved=f"{settings.corpus}: {error.strerror or error}")
@@ -63,23 +64,26 @@ def settle(target: Target, candidates: Sequence[Finding], settings: Settings) ->
     """
     best, most = candidates[0], -1
     for candidate in candidates:
-        held = _times_held(target, candidate)
-        if held > most:
-            best, most = candidate, held
+        seen = _sightings(target, candidate)
+        if len(seen) > most:
+            # What is said of it now has an explanation; while it shrank nobody asked for one.
+            best, most = replace(candidate, seen=seen[0]) if seen else candidate, len(seen)
         if most == TIMES:
             break
     return keep(replace(best, reliability=f"{most}/{TIMES}"), settings, target)
 
 
-def _times_held(target: Target, finding: Finding) -> int:
+def _sightings(target: Target, finding: Finding) -> list[Seen]:
+    """Judge the case of a finding some times, and give what the checker said of the signature each time it showed."""
     if finding.case is None:
-        return 0
-    return sum(_holds(target, finding.case, finding.signature) for _ in range(TIMES))
+        return []
+    found = (_sighting(target, finding.case, finding.signature, explain=n == 0) for n in range(TIMES))
+    return [seen for seen in found if seen is not None]
 
 
-def _holds(target: Target, case: Case, signature: str) -> bool:
+def _sighting(target: Target, case: Case, signature: str, *, explain: bool = False) -> Seen | None:
     try:
-        verdict = judge(target, case)
+        verdict = judge(target, case, explain=explain)
     except (RuntimeError, TypeError, ValueError):  # an old case that today's target does not take
-        return False
-    return signature in {seen.signature(target.name) for seen in verdict.findings}
+        return None
+    return next((seen for seen in verdict.findings if seen.signature(target.name) == signature), None)

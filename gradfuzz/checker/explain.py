@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Concatenate, ParamSpec
 
 import numpy as np
 
@@ -17,7 +19,20 @@ from gradfuzz.checker.tensors import Tensors, flat, segments
 # Roundings by which a recorded and an unrecorded backward may differ, as the exact identity allows.
 GRAPH_ROUNDINGS = 64
 
+P = ParamSpec("P")
 
+
+def _asked(explanation: Callable[Concatenate[Run, P], str]) -> Callable[Concatenate[Run, P], str]:
+    """Say nothing where the run is not to be explained: while a case shrinks, nobody reads it."""
+
+    @wraps(explanation)
+    def said(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        return explanation(run, *args, **kwargs) if run.explain else ""
+
+    return said
+
+
+@_asked
 def first_order(run: Run, x: Tensors, suspects: list[int], k: int) -> str:
     """Explain a wrong gradient of the input that holds element k of `flat(x)`.
 
@@ -48,6 +63,7 @@ def _said(run: Run, evidence: Sequence[Evidence]) -> str:
     return kind.words
 
 
+@_asked
 def second_order(run: Run, x: Tensors, suspects: list[int], k: int) -> str:
     """Explain a wrong second derivative whose first is right, by what the graph and the numbers show."""
     slot = _slot(x, k)
@@ -87,6 +103,7 @@ def _block(run: Run, evidence: Sequence[Evidence]) -> str:
     )
 
 
+@_asked
 def lost(run: Run) -> str:
     """Explain a gradient whose graph has lost some of its grad_output: of which input, and at which elements."""
     if text := recorded(run, run.x, run.weights):
@@ -100,6 +117,7 @@ def lost(run: Run) -> str:
     return ""
 
 
+@_asked
 def recorded(run: Run, x: Tensors, v: Tensors) -> str:
     """Tell whether a gradient with create_graph differs from that without, which is known to be right."""
     subject = run.context.subject
@@ -112,6 +130,7 @@ def recorded(run: Run, x: Tensors, v: Tensors) -> str:
     return "wrong with create_graph=True and right without" if differs else ""
 
 
+@_asked
 def by_mode(run: Run, mode: str, x: Tensors) -> str:
     """Explain a second derivative that forward mode gets wrong and double backward right."""
     if mode == "fwd-fwd" and defines_a_jvp(run, x):

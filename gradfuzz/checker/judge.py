@@ -59,6 +59,7 @@ def check(
     nondet_tol: float = 0.0,
     thorough: bool = True,
     modes: Iterable[str] | None = None,
+    explain: bool = True,
 ) -> Verdict:
     """Judge the derivatives of `func` at `inputs`; a wrong derivative is a verdict, never an exception.
 
@@ -82,6 +83,7 @@ def check(
             compare two runs of the function, so that many cases together ask all of them at a fraction of the cost.
         modes: Of the second derivative, beside ``rev-rev``: some of ``fwd-rev``, ``rev-fwd`` and ``fwd-fwd``. None
             looks at all that the function has rules for.
+        explain: Whether findings are to say what kind of mistake they look like: a third of a failing check.
 
     Returns:
         A verdict: ``pass``, ``fail`` with findings, ``inconclusive`` with the reason, or ``rejected`` when
@@ -112,6 +114,7 @@ def check(
                 detached=names,
                 nondet_tol=nondet_tol,
                 modes=_modes(modes),
+                explain=explain,
             )
         except ForwardRaised as refusal:
             return _refused(refusal)
@@ -132,6 +135,7 @@ def _with_third(run: Run, arguments: tuple[Any, ...], verdict: Verdict, wanted: 
         seed=run.seed,
         tolerance=run.tolerance,
         modes=(),
+        explain=run.explain,
     )
     third = one_order_more(third, what)
     reasons = [r for r in (verdict.reason, third.reason and f"third derivative: {third.reason}") if r]

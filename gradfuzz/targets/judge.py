@@ -57,8 +57,8 @@ def _ways(target: Target, case: Case, call: Call) -> dict[int, _Through]:
     return ways
 
 
-def judge(target: Target, case: Case) -> Verdict:
-    """Check one case of a target.
+def judge(target: Target, case: Case, *, explain: bool = True) -> Verdict:
+    """Check one case of a target; `explain` says whether findings tell what kind of mistake they look like.
 
     A constrained argument is checked through the transform to its constraint, so the derivative judged is that with
     respect to the unconstrained value; on the edge of the constraint the plain function is checked.
@@ -84,5 +84,6 @@ def judge(target: Target, case: Case) -> Verdict:
         undefined=tuple(u for u, x in zip(plan.undefined, inputs, strict=False) if x.requires_grad),
         stochastic=target.stochastic,
         thorough=False,
+        explain=explain,
         detached=tuple(a.input for a in case.arguments if a.input is not None and a.name in target.detached),
     )
