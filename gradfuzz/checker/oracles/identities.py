@@ -119,6 +119,8 @@ def _adjoint(run: Run, second: Second) -> Iterator[Finding]:
         scale = float(np.abs(left).sum() + np.abs(right).sum())
         # Where both sides cancel to nothing, their rounding is that of what they were computed from.
         natural = float(np.abs(flat(run.base.outputs)).max(initial=0.0) * np.abs(r_flat).sum())
+        # 1 - z - z (1 - t^2) of a z near a half: a gradient, too, may be what is left of terms as large as r.
+        natural += float(np.abs(r_flat).max(initial=0.0) * np.abs(u).sum())
         allowed = max(ADJOINT_ROUNDINGS * run.eps, INSIGNIFICANT) * scale + run.least_difference
         allowed += NATURAL_ROUNDINGS * run.eps * natural
         if abs(left.sum() - right.sum()) <= allowed:

@@ -151,7 +151,7 @@ def _biased(run: Run) -> Iterator[Finding]:
     k = int(np.flatnonzero(bias & again)[0])
     point = run.subject.point
     v = generic(run.rng(PRECISION), run.base.outputs)
-    low, double = _pair(run, point, v)
+    low, double = (flat(first.gradients) for first in _pair(run, point, v))
     name, element = element_of(run.subject.wrt, run.subject.names, k)
     dtype = str(run.subject.wrt[0].dtype).removeprefix("torch.")
     yield Finding(
@@ -166,12 +166,23 @@ def _biased(run: Run) -> Iterator[Finding]:
     )
 
 
-def _pair(run: Run, point: Tensors, v: Tensors) -> tuple[Array, Array]:
-    low = flat(run.subject.gradient(point, v).gradients)
+def _pair(run: Run, point: Tensors, v: Tensors) -> tuple[First, First]:
+    low = run.subject.gradient(point, v)
     double_subject: Subject = run.context.subject
     up = unflat(flat(point), double_subject.wrt)
     weights = unflat(flat(v), run.weights)
-    return low, flat(double_subject.gradient(up, weights).gradients)
+    return low, double_subject.gradient(up, weights)
+
+
+def _rounded_from(run: Run, low: First, double: First) -> float:
+    """Give what a value is rounded relative to: its own size, or that of terms which cancel in it.
+
+    (1 - z) h + z tanh(-h) of a small h is nothing in low precision, as its two terms are equal there: so is its slope.
+    """
+    values = flat(low.values)
+    size = float(np.abs(values).max(initial=0.0))
+    with np.errstate(all="ignore"):
+        return max(size, float(np.abs(values - flat(double.values)).max(initial=0.0)) / run.eps)
 
 
 def _bias(run: Run, rng: Rng) -> Mask | None:
@@ -186,12 +197,13 @@ def _bias(run: Run, rng: Rng) -> Mask | None:
         moved = unflat(flat(base) + SPREAD * s * rng.uniform(-1, 1, len(s)), base)
         v = generic(rng, run.base.outputs, run.allowed_outputs)
         try:
-            low, double = _pair(run, moved, v)
-            size = float(np.abs(flat(run.subject.value(moved))).max(initial=0.0))
+            low_first, double_first = _pair(run, moved, v)
         except (ForwardRaised, BackwardRaised):
             return None
+        size = _rounded_from(run, low_first, double_first)
         if not np.isfinite(size):
             return None
+        low, double = flat(low_first.gradients), flat(double_first.gradients)
         # The gradient is relative to the value over the input's own scale.
         natural = max(natural, size * float(np.abs(flat(v)).max(initial=0.0)))
         with np.errstate(all="ignore"):
