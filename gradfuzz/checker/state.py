@@ -1,4 +1,4 @@
-"""What torch keeps for the whole process: grad mode, dtypes, threads, random numbers."""
+"""What torch keeps for the whole process: modes, dtypes, devices, threads, random numbers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ class GlobalState:
     seed: int
     deterministic: bool
     anomaly: bool
+    autocast: bool
+    inference_mode: bool
+    matmul_precision: str
+    default_device: torch.device
 
     @classmethod
     def now(cls) -> GlobalState:
@@ -28,10 +32,17 @@ class GlobalState:
             torch.initial_seed(),
             torch.are_deterministic_algorithms_enabled(),
             torch.is_anomaly_enabled(),
+            torch.is_autocast_enabled("cpu"),
+            torch.is_inference_mode_enabled(),
+            torch.get_float32_matmul_precision(),
+            torch.empty(0).device,  # torch.get_default_device() takes ten times longer
         )
 
     def restore(self) -> None:
-        """Put it back, all but the seed, which the caller restores with the generator's state."""
+        """Put it back, all but the seed, which the caller restores with the generator's state.
+
+        Inference mode cannot be left from outside the block that entered it.
+        """
         torch.set_grad_enabled(self.grad_mode)
         torch.set_default_dtype(self.default_dtype)
         if torch.get_num_threads() != self.threads:
@@ -40,3 +51,9 @@ class GlobalState:
             torch.use_deterministic_algorithms(self.deterministic)
         if torch.is_anomaly_enabled() != self.anomaly:
             torch.autograd.set_detect_anomaly(self.anomaly)
+        if torch.is_autocast_enabled("cpu") != self.autocast:
+            torch.set_autocast_enabled("cpu", self.autocast)
+        if torch.get_float32_matmul_precision() != self.matmul_precision:
+            torch.set_float32_matmul_precision(self.matmul_precision)
+        if torch.empty(0).device != self.default_device:
+            torch.set_default_device(self.default_device)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gradfuzz.checker.oracles.aliasing import aliasing_is_irrelevant, views_are_as_good
 from gradfuzz.checker.oracles.batched import batched_is_the_loop, batched_second_is_the_loop
 from gradfuzz.checker.oracles.derivative import derivatives_agree
-from gradfuzz.checker.oracles.determinism import calls_repeat
+from gradfuzz.checker.oracles.determinism import calls_repeat, second_backward_repeats
 from gradfuzz.checker.oracles.expansion import expansion_is_irrelevant
 from gradfuzz.checker.oracles.forward_mode import forward_mode_agrees
 from gradfuzz.checker.oracles.global_state import state_is_kept
@@ -17,7 +17,7 @@ from gradfuzz.checker.oracles.layout import layout_is_irrelevant
 from gradfuzz.checker.oracles.mask import mask_is_irrelevant
 from gradfuzz.checker.oracles.metadata import gradients_fit
 from gradfuzz.checker.oracles.modes import modes_agree
-from gradfuzz.checker.oracles.mutation import memory_is_kept
+from gradfuzz.checker.oracles.mutation import memory_is_kept, saved_memory_is_kept
 from gradfuzz.checker.oracles.precision import precision_is_kept
 from gradfuzz.checker.oracles.refusal import backward_returns
 from gradfuzz.checker.oracles.undefined import undefined_is_zero
@@ -65,6 +65,8 @@ ORACLES: tuple[Oracle, ...] = (
     _oracle(backward_returns, Symptom.BACKWARD_ERROR, Symptom.NOT_DIFFERENTIABLE, Symptom.METADATA),
     _oracle(calls_repeat, Symptom.NONDETERMINISTIC, ends=True),
     _oracle(gradients_fit, Symptom.METADATA),
+    _oracle(saved_memory_is_kept, Symptom.MUTATION, ends=True, drawn=True),
+    _oracle(second_backward_repeats, Symptom.NONDETERMINISTIC, ends=True, drawn=True),
     _oracle(value_is_the_same_without_gradients, Symptom.VALUE_CHANGES, drawn=True),
     _oracle(undefined_is_zero, Symptom.UNDEFINED_GRADIENT, drawn=True),
     _oracle(mask_is_irrelevant, Symptom.REQUIRES_GRAD_MASK, drawn=True),

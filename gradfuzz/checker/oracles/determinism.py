@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from gradfuzz.checker.direction import Mask
-from gradfuzz.checker.evaluation import Array, flat, materialize
-from gradfuzz.checker.naming import apart, element_of
+from gradfuzz.checker.evaluation import Array, BackwardRaised, double_backward, flat, materialize
+from gradfuzz.checker.naming import apart, element_of, one_line
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -36,6 +36,41 @@ def calls_repeat(run: Run) -> Iterator[Finding]:
             name, element = element_of(run.subject.wrt, run.subject.names, k)
             got, want = apart(float(other[k]), float(first[k]))
             yield Finding(Symptom.NONDETERMINISTIC, name, f"{got} ({what})", want, 1, "rev", element)
+            return
+
+
+def second_backward_repeats(run: Run) -> Iterator[Finding]:
+    """The same graph differentiated twice again gives the same second derivative."""
+    if run.stochastic or run.second is None:
+        return
+    second = run.second
+    try:
+        again = double_backward(run.base.leaves, run.base.graph, run.v, run.second_along, retain_graph=True)
+    except BackwardRaised as error:
+        mode = "rev" if error.order == 1 else "rev-rev"
+        yield Finding(
+            Symptom.NONDETERMINISTIC,
+            "double backward",
+            one_line(error.error),
+            "what it gave the first time",
+            error.order,
+            mode,
+            exception=type(error.error).__name__,
+        )
+        return
+    names = [f"grad_output {i}" for i in range(len(run.v))]
+    for tensors, named, got, want in (
+        (run.subject.wrt, run.subject.names, again.hessian_u, second.hessian_u),
+        (run.v, names, again.jacobian_u, second.jacobian_u),
+    ):
+        other, first = flat(got), flat(want)
+        differs = ~_close(run, other, first)
+        if differs.any():
+            k = int(np.flatnonzero(differs)[0])
+            name, element = element_of(tensors, named, k)
+            shown, wanted = apart(float(other[k]), float(first[k]))
+            what = f"{shown} (the same graph differentiated again)"
+            yield Finding(Symptom.NONDETERMINISTIC, name, what, wanted, 2, "rev-rev", element)
             return
 
 
