@@ -28,6 +28,8 @@ STORED_FACTORS = "the forward rule solves with factors or statistics that were s
 SCATTER_PROD = "forward mode gives zeros for the product where it ought to refuse"
 SCATTERED_COMPLEMENT = "the gradient is kept where src was written, and zero where the input stays"
 UNPOOLED_TWICE = "equal indices, which its documentation excludes: the last one is seen, all get its gradient"
+THROUGH_LOGARITHMS = "log(grad) - result + input loses what the input's size costs; and constants are added"
+NO_BFLOAT16 = "claimed for bfloat16, but the kernel that double backward needs has none"
 EXPLAINED = (
     Explained("det|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("*linalg.det*|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
@@ -57,7 +59,16 @@ EXPLAINED = (
     Explained("*scaled_dot_product_attention|not-differentiable|2|rev-rev", True, "the fused backward has none"),
     Explained("triangular_solve|wrong-second-derivative|2|*", True, "the backward keeps the solution as a constant"),
     Explained("normal*|*|*|*", False, "samples are defined to have no gradient, although they move with the mean"),
-    Explained("logcumsumexp|*|*|*fwd*", True, "the forward rule cancels: off by 1e-6, and 0 at large inputs"),
+    Explained("logcumsumexp|*|*|*", True, THROUGH_LOGARITHMS),
+    Explained("native_group_norm|layout-dependent|*|*", True, "strided weights are read as if contiguous"),
+    Explained("nextafter|wrong-gradient|1|rev", True, "at equal arguments neither of the two gets the gradient"),
+    Explained("*pow|nonfinite|2|rev-rev", True, "log(base) at a base of 0, guarded at the first order only"),
+    Explained("grid_sampler_2d|backward-error|2|rev-rev", True, "double backward scatters float32 into bfloat16"),
+    Explained("i0|not-differentiable|2|rev-rev", True, NO_BFLOAT16),
+    Explained("special.i0e|not-differentiable|2|rev-rev", True, NO_BFLOAT16),
+    Explained("mish|nonfinite|2|rev-rev", True, "inf / inf in double backward where exp(x) overflows"),
+    Explained("linalg.norm.subgradients_at_zero|nonfinite|2|rev-rev", True, "masked at the first order only"),
+    Explained("a Function with a jvp|wrong-second-derivative|2|fwd-fwd", True, "torch loses the outer tangent"),
     Explained("*nll_loss|layout-dependent|*|*", True, "the backward refuses a gradient that is not contiguous"),
     Explained("linalg.eigh|nonfinite|2|rev-fwd", True, "the diagonal of the differences is divided by and masked late"),
     Explained("linalg.householder_product|*|2|*", True, "the forward rule treats the reflectors as constants"),
