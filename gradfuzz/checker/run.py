@@ -103,6 +103,7 @@ class Run:
         reasons: Why something could not be told.
         second: The double backward of the inputs as given, once made, along `second_along`.
         second_along: Its direction.
+        again: The same double backward, of another call, once somebody made it: H u, then J u.
         nested_along: The second direction of fwd-fwd, once `nested` was asked.
         agreed: What the screen found to agree, once it was asked.
         measured: The comparison at the point itself, where the screen said nothing.
@@ -138,6 +139,7 @@ class Run:
     measured: Measurement | None = None
     second: Second | None = None
     second_along: Tensors = ()
+    again: Tensors = ()
     allowed_inputs: Mask | None = None
     allowed_outputs: Mask | None = None
     nested_along: Tensors = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from pair import Pair, Pairs, x_of
+from pair import Pair, Pairs, operator, x_of
 
 
 def leaves_the_default_dtype_changed():
@@ -26,8 +26,44 @@ def reseeds_the_generator():
     return Pair(lambda x: doubled(x, True), lambda x: doubled(x, False), (x_of(),), "global-state", None, "", "seed")
 
 
+def leaves_another_default_device():
+    def doubled(device):
+        def function(x):
+            torch.set_default_device(device)
+            return 2 * x
+
+        return function
+
+    return Pair(doubled("meta"), doubled("cpu"), (x_of(),), "global-state", None, "", "default device")
+
+
+def leaves_autocast_on():
+    def double(flag):
+        def function(x):
+            torch.set_autocast_enabled("cpu", flag)
+            return 2 * x
+
+        return function
+
+    return Pair(double(True), double(False), (x_of(),), "global-state", None, "", "autocast")
+
+
+def double_backward_leaves_another_matmul_precision():
+    def sine(precision):
+        def slope(h, g, x):
+            torch.set_float32_matmul_precision(precision)
+            return h * torch.cos(x), -h * g * torch.sin(x)
+
+        return operator(torch.sin, operator(lambda g, x: g * torch.cos(x), slope))
+
+    return Pair(sine("medium"), sine("highest"), (x_of(),), "global-state", None, "", "matmul precision")
+
+
 class TestGlobalState(Pairs):
     pairs = (
         leaves_the_default_dtype_changed,
         reseeds_the_generator,
+        leaves_another_default_device,
+        leaves_autocast_on,
+        double_backward_leaves_another_matmul_precision,
     )

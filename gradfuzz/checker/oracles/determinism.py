@@ -40,12 +40,15 @@ def calls_repeat(run: Run) -> Iterator[Finding]:
 
 
 def second_backward_repeats(run: Run) -> Iterator[Finding]:
-    """The same graph differentiated twice again gives the same second derivative."""
+    """The same call, or the same graph, differentiated twice again gives the same second derivative."""
     if run.stochastic or run.second is None:
         return
     second = run.second
+    again = run.again
     try:
-        again = double_backward(run.base.leaves, run.base.graph, run.v, run.second_along, retain_graph=True)
+        if not again:  # nobody has run it meanwhile
+            twice = double_backward(run.base.leaves, run.base.graph, run.v, run.second_along, retain_graph=True)
+            again = (*twice.hessian_u, *twice.jacobian_u)
     except BackwardRaised as error:
         mode = "rev" if error.order == 1 else "rev-rev"
         yield Finding(
@@ -59,9 +62,10 @@ def second_backward_repeats(run: Run) -> Iterator[Finding]:
         )
         return
     names = [f"grad_output {i}" for i in range(len(run.v))]
+    count = len(second.hessian_u)
     for tensors, named, got, want in (
-        (run.subject.wrt, run.subject.names, again.hessian_u, second.hessian_u),
-        (run.v, names, again.jacobian_u, second.jacobian_u),
+        (run.subject.wrt, run.subject.names, again[:count], second.hessian_u),
+        (run.v, names, again[count:], second.jacobian_u),
     ):
         other, first = flat(got), flat(want)
         differs = ~_close(run, other, first)
@@ -69,7 +73,7 @@ def second_backward_repeats(run: Run) -> Iterator[Finding]:
             k = int(np.flatnonzero(differs)[0])
             name, element = element_of(tensors, named, k)
             shown, wanted = apart(float(other[k]), float(first[k]))
-            what = f"{shown} (the same graph differentiated again)"
+            what = f"{shown} (the same made again)"
             yield Finding(Symptom.NONDETERMINISTIC, name, what, wanted, 2, "rev-rev", element)
             return
 

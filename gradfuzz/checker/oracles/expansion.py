@@ -16,7 +16,10 @@ from gradfuzz.checker.verdict import Finding, Symptom
 
 
 def expansion_is_irrelevant(run: Run) -> Iterator[Finding]:
-    """Same values, same result: grad_outputs as a sum hands them over, or expanded along one dimension; inputs too."""
+    """Same values, same result: grad_outputs as a sum hands them over, or expanded along one dimension; inputs too.
+
+    The second derivative with the middle ones is looked at for odd seeds alone, which a campaign draws half of.
+    """
     if run.base.grads is None:
         return
     ones = tuple(torch.ones((), dtype=g.dtype, device=g.device).expand(g.shape) for g in run.v)
@@ -24,7 +27,7 @@ def expansion_is_irrelevant(run: Run) -> Iterator[Finding]:
     part = tuple(t.contiguous().expand(g.shape) for (t, _), g in zip(slices, run.v, strict=True))
     found = list(_grad_outputs(run, ones, "expanded, as a sum hands it over,"))
     if not found and any(flag for _, flag in slices):
-        found = list(_grad_outputs(run, part, "expanded along one dimension", second=True))
+        found = list(_grad_outputs(run, part, "expanded along one dimension", second=run.seed % 2 == 1))
     yield from found or _inputs(run)
 
 

@@ -22,7 +22,7 @@ MOST_ALONE = 4
 def mask_is_irrelevant(run: Run) -> Iterator[Finding]:
     """A gradient does not depend on whether the other inputs ask for one; nor does a second derivative.
 
-    One input, by the seed, is tried alone, and all but that one, at both orders; the others alone at the first.
+    One input, by the seed, is tried alone at both orders; all but that one, and the others alone, at the first.
     """
     count = len(run.subject.wrt)
     if count < 2 or run.base.grads is None:
@@ -30,9 +30,9 @@ def mask_is_irrelevant(run: Run) -> Iterator[Finding]:
     want = run.given
     chosen = run.seed % count
     alone, rest = (chosen,), tuple(k for k in range(count) if k != chosen)
-    parts = _parts(run, want, alone)
-    tries = [(alone, parts[0]), (rest, parts[1])]
     first_order = replace(want, hessian_u=None, jacobian_u=None)
+    part = first_order if want.hessian_u is None else _everything(run, alone, second=True)
+    tries = [(alone, part), (rest, first_order)]
     # Of two inputs, all but one is the other one alone.
     tries += [((k,), first_order) for k in range(min(count, MOST_ALONE)) if k != chosen and count > 2]
     for subset, reference in tries:
@@ -55,17 +55,6 @@ def mask_is_irrelevant(run: Run) -> Iterator[Finding]:
 
 def _only(u: Tensors, subset: Sequence[int]) -> Tensors:
     return tuple(d if k in subset else torch.zeros_like(d) for k, d in enumerate(u))
-
-
-def _parts(run: Run, want: Answers, subset: Sequence[int]) -> tuple[Answers, Answers]:
-    """Split the second derivative along u in that along the part of `subset` and that along the rest: it is linear."""
-    if want.hessian_u is None or want.jacobian_u is None:
-        return want, want
-    part = _everything(run, subset, second=True)
-    assert part.hessian_u is not None  # as asked for
-    assert part.jacobian_u is not None
-    rest = replace(want, hessian_u=want.hessian_u - part.hessian_u, jacobian_u=want.jacobian_u - part.jacobian_u)
-    return part, rest
 
 
 def _everything(run: Run, subset: Sequence[int], *, second: bool) -> Answers:

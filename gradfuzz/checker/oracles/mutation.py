@@ -10,7 +10,7 @@ import torch
 
 from gradfuzz.checker.evaluation import BackwardRaised, backward
 from gradfuzz.checker.run import Run
-from gradfuzz.checker.tensors import Tensors, same
+from gradfuzz.checker.tensors import Tensors, materialize, same
 from gradfuzz.checker.verdict import Finding, Symptom
 
 # A graph is looked through for so many nodes.
@@ -35,6 +35,7 @@ def saved_memory_is_kept(run: Run) -> Iterator[Finding]:
     if run.base.grads is None:
         return
     subject = run.subject
+    # A graph of its own: what is set to zero after its first use shows no second time.
     leaves = subject.leaves()
     arguments = subject.arguments(leaves, as_given=True)
     tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
@@ -64,11 +65,13 @@ def saved_memory_is_kept(run: Run) -> Iterator[Finding]:
         u = tuple(d.detach().clone() for _, d in roots)
         watched += [(f"grad_output {i} of the double backward", d) for i, d in enumerate(u)]
         watch = _Watch(watched, tuple(g for g, _ in roots))
-        backward(tuple(g for g, _ in roots), (*leaves, *v), u, retain_graph=True)
+        results = backward(tuple(g for g, _ in roots), (*leaves, *v), u, retain_graph=True)
     except BackwardRaised:
         return  # reported as what it is
     if (written := watch.written()) is not None:
         yield _finding(written, "double backward", 2)
+    else:
+        run.again = materialize(results, (*leaves, *v))
 
 
 def _finding(name: str, stage: str, order: int) -> Finding:

@@ -48,6 +48,8 @@ def _undefined(x: torch.Tensor) -> torch.Tensor:
 def _first_order(run: Run, mask: tuple[int, ...], where: str) -> Iterator[Finding]:
     # On the graph of the base call, which is alive: no forward is run again.
     leaves, outputs = run.base.leaves, run.base.graph
+    if len(mask) == sum(run.base.with_graph) and _gives_nothing(run, mask):
+        return  # as zeros would
     zeros = tuple(torch.zeros_like(g) if i in mask else g for i, g in enumerate(run.v))
     try:
         want = materialize(backward(outputs, leaves, zeros, retain_graph=True), leaves)
@@ -68,6 +70,16 @@ def _first_order(run: Run, mask: tuple[int, ...], where: str) -> Iterator[Findin
         )
         return
     yield from _differ(run, flat(got), flat(want), where, 1, "rev")
+
+
+def _gives_nothing(run: Run, mask: tuple[int, ...]) -> bool:
+    """Whether no defined grad_output at all gives gradients of zeros, or none."""
+    leaves, outputs = run.base.leaves, run.base.graph
+    try:
+        grads = backward(_undefine(outputs, mask), leaves, run.v, retain_graph=True)
+    except BackwardRaised:
+        return False
+    return all(g is None or not bool(g.any()) for g in grads)
 
 
 def _second_order(run: Run) -> Iterator[Finding]:
