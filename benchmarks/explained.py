@@ -57,7 +57,9 @@ EXPLAINED = (
     Explained("*max_unpool*|wrong-gradient|1|rev", False, UNPOOLED_TWICE),
     Explained("*max_unpool*|forward-mode|1|fwd", False, UNPOOLED_TWICE),
     Explained("*scaled_dot_product_attention|not-differentiable|2|rev-rev", True, "the fused backward has none"),
-    Explained("triangular_solve|wrong-second-derivative|2|*", True, "the backward keeps the solution as a constant"),
+    Explained(
+        "triangular_solve|wrong-second-derivative|2|*", True, "what the backward takes from forward carries no tangent"
+    ),
     Explained("normal*|*|*|*", False, "samples are defined to have no gradient, although they move with the mean"),
     Explained("logcumsumexp|*|*|*", True, THROUGH_LOGARITHMS),
     Explained("native_group_norm|layout-dependent|*|*", True, "strided weights are read as if contiguous"),
@@ -70,8 +72,8 @@ EXPLAINED = (
     Explained("linalg.norm.subgradients_at_zero|nonfinite|2|rev-rev", True, "masked at the first order only"),
     Explained("a Function with a jvp|wrong-second-derivative|2|fwd-fwd", True, "torch loses the outer tangent"),
     Explained("*nll_loss|layout-dependent|*|*", True, "the backward refuses a gradient that is not contiguous"),
-    Explained("linalg.eigh|nonfinite|2|rev-fwd", True, "the diagonal of the differences is divided by and masked late"),
-    Explained("linalg.householder_product|*|2|*", True, "the forward rule treats the reflectors as constants"),
+    Explained("linalg.eigh|nonfinite|2|rev-fwd", True, "the rule divides by differences that are 0 on the diagonal"),
+    Explained("linalg.householder_product|*|2|*", True, "something the forward rule uses counts as a constant"),
     Explained("masked.logaddexp|nonfinite|2|rev-rev", True, "1 / (1 + exp(y - x)) differentiated: inf / inf"),
     Explained("logaddexp*|nonfinite|2|*", True, "1 / (1 + exp(y - x)) differentiated: inf / inf"),
 )

@@ -26,7 +26,7 @@ from gradfuzz.errors import CheckError
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.complex128)
 # Samples of each catalogue entry and draws of each plain function and family, so that all come to 20,000 and more.
-SAMPLES, DRAWS = 12, 8
+SAMPLES, DRAWS = 12, 10
 # A call that has not come back by then is killed with its process, and the sweep goes on with the next function.
 MOST_SECONDS = 120.0
 PEER = "torch's gradcheck or gradgradcheck fails"
