@@ -41,26 +41,27 @@ EXPLAINED = (
     Explained("*layer_norm|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("*batch_norm*|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("*instance_norm|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
-    Explained("*group_norm|wrong-second-derivative|2|*-fwd", True, STORED_FACTORS),
     Explained("cholesky_inverse|*|*|*fwd*", True, "two factors that do not commute are swapped in the forward rule"),
     Explained("cumprod|*|2|*-fwd", True, "the forward rule has a branch for zeros that counts as a constant"),
     Explained("scatter_reduce.prod|*|*|*fwd*", True, SCATTER_PROD),
-    Explained("*linear_cross_entropy*|*|*|*", True, "the chunked backward stores gradients that forward computed"),
+    Explained(
+        "*linear_cross_entropy.chunked*|*|*|*", True, "the chunked backward stores gradients that forward computed"
+    ),
     Explained("as_strided_scatter|forward-mode|1|fwd", True, SCATTERED_COMPLEMENT),
     Explained("as_strided_scatter|wrong-gradient|1|rev", True, SCATTERED_COMPLEMENT),
     Explained("as_strided*|layout-dependent|*|*", False, "reads memory by the strides it is given, not the input's"),
     Explained(
         "native_group_norm|undefined-gradient|*|*", True, "the gradient of the mean is dropped with that of rstd"
     ),
-    Explained("native_layer_norm|*|*|rev*", True, "gradients of mean and rstd are ignored"),
-    Explained("native_batch_norm|*|*|rev*", True, "gradients of mean and rstd are ignored"),
     Explained("*max_unpool*|wrong-gradient|1|rev", False, UNPOOLED_TWICE),
     Explained("*max_unpool*|forward-mode|1|fwd", False, UNPOOLED_TWICE),
     Explained("*scaled_dot_product_attention|not-differentiable|2|rev-rev", True, "the fused backward has none"),
     Explained(
-        "triangular_solve|wrong-second-derivative|2|*", True, "what the backward takes from forward carries no tangent"
+        "triangular_solve|wrong-second-derivative|2|fwd-rev",
+        True,
+        "what the backward takes from forward carries no tangent",
     ),
-    Explained("normal*|*|*|*", False, "samples are defined to have no gradient, although they move with the mean"),
+    Explained("normal*|*|1|*", False, "samples are defined to have no gradient, although they move with the mean"),
     Explained("logcumsumexp|*|*|*", True, THROUGH_LOGARITHMS),
     Explained("native_group_norm|layout-dependent|*|*", True, "strided weights are read as if contiguous"),
     Explained("nextafter|wrong-gradient|1|rev", True, "at equal arguments neither of the two gets the gradient"),
@@ -73,7 +74,11 @@ EXPLAINED = (
     Explained("a Function with a jvp|wrong-second-derivative|2|fwd-fwd", True, "torch loses the outer tangent"),
     Explained("*nll_loss|layout-dependent|*|*", True, "the backward refuses a gradient that is not contiguous"),
     Explained("linalg.eigh|nonfinite|2|rev-fwd", True, "the rule divides by differences that are 0 on the diagonal"),
-    Explained("linalg.householder_product|*|2|*", True, "something the forward rule uses counts as a constant"),
+    Explained(
+        "linalg.householder_product|wrong-second-derivative|2|*-fwd",
+        True,
+        "something the forward rule uses counts as a constant",
+    ),
     Explained("masked.logaddexp|nonfinite|2|rev-rev", True, "1 / (1 + exp(y - x)) differentiated: inf / inf"),
     Explained("logaddexp*|nonfinite|2|*", True, "1 / (1 + exp(y - x)) differentiated: inf / inf"),
 )
