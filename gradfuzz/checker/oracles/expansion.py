@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
@@ -53,7 +53,7 @@ def _grad_outputs(run: Run, expanded: Tensors, name: str, *, second: bool = Fals
     def apart() -> Answers:
         return with_them(tuple(g.contiguous() for g in expanded))
 
-    if not twice and _adjoint(run, with_them, expanded):
+    if not twice and _adjoint(run, expanded):
         return
     try:
         want = apart()
@@ -70,16 +70,17 @@ def _grad_outputs(run: Run, expanded: Tensors, name: str, *, second: bool = Fals
     )
 
 
-def _adjoint(run: Run, with_them: Callable[[Tensors], Answers], v: Tensors) -> bool:
+def _adjoint(run: Run, v: Tensors) -> bool:
     """Whether <G(x, v), u> is <J u, v>, with the J u of generic grad_outputs: then nothing else need be asked."""
     jacobian_u = run.given.jacobian_u
     if jacobian_u is None:
         return False
     try:
-        got = with_them(v)
+        grads = backward(run.base.graph, run.base.leaves, v, retain_graph=True)
     except BackwardRaised:
         return False
-    return close_sums(got.gradients * flat(run.second_along), jacobian_u * flat(v), ADJOINT)
+    gradients = flat(materialize(grads, run.base.leaves))
+    return close_sums(gradients * flat(run.second_along), jacobian_u * flat(v), ADJOINT)
 
 
 def _inputs(run: Run) -> Iterator[Finding]:
@@ -91,12 +92,12 @@ def _inputs(run: Run) -> Iterator[Finding]:
     subject = run.subject
     if subject.random:
         return
-    slices = [along(x, -1 - run.seed) for x in subject.point]
-    if not any(flag for _, flag in slices):
+    if not any(along(x, -1 - run.seed)[1] for x in subject.point):
         return
 
-    def with_inputs(*, lie_apart: bool) -> Answers:
-        parts = tuple(part.clone(memory_format=torch.contiguous_format).requires_grad_() for part, _ in slices)
+    def with_inputs(point: Tensors, *, lie_apart: bool) -> Answers:
+        first = [along(x, -1 - run.seed)[0] for x in point]
+        parts = tuple(part.clone(memory_format=torch.contiguous_format).requires_grad_() for part in first)
         full = tuple(p.expand(x.shape) for p, x in zip(parts, subject.wrt, strict=True))
         if lie_apart:
             full = tuple(x.contiguous() for x in full)
@@ -106,7 +107,7 @@ def _inputs(run: Run) -> Iterator[Finding]:
         return Answers.of(First(outputs, spread, full))
 
     try:
-        want = with_inputs(lie_apart=True)
+        want = with_inputs(subject.point, lie_apart=True)
     except (ForwardRaised, BackwardRaised):
         return  # equal elements may lie outside the domain
     if not want.finite:
@@ -115,7 +116,8 @@ def _inputs(run: Run) -> Iterator[Finding]:
         run,
         Symptom.LAYOUT_DEPENDENT,
         want,
-        lambda: with_inputs(lie_apart=False),
-        again=lambda: with_inputs(lie_apart=True),
+        lambda: with_inputs(subject.point, lie_apart=False),
+        again=lambda: with_inputs(subject.point, lie_apart=True),
+        near=lambda nearby: with_inputs(nearby, lie_apart=True),
         explanation="with inputs that are expanded along one dimension; contiguous ones give another {what}",
     )
