@@ -94,24 +94,25 @@ class Tally:
         }
 
 
-def tasks(dtypes: Sequence[torch.dtype], only: str) -> list[Task]:
+def tasks(dtypes: Sequence[torch.dtype], only: str, *, samples: int, draws: int) -> list[Task]:
     """Give everything there is to look at, in a fixed order."""
     result: list[Task] = []
     for dtype in dtypes:
         name = str(dtype).removeprefix("torch.")
-        result += [Task("catalogue", catalogue.name_of(e), name) for e in catalogue.entries(dtype, only=only)]
-        for family in plain.FAMILIES:
+        if samples:
+            result += [Task("catalogue", catalogue.name_of(e), name) for e in catalogue.entries(dtype, only=only)]
+        for family in plain.FAMILIES if draws else ():
             matching = [p for p in plain.PLAIN if p.takes(dtype) and fnmatch(p.name, only)]
             result += [Task(family, p.name, name) for p in matching]
     return result
 
 
-def judge(task: Task, *, samples: int, draws: int, peer: bool) -> Tally:
+def judge(task: Task, *, samples: int, draws: int, peer: bool, seed: int) -> Tally:
     """Check every call of a task, each with a seed of its own."""
     tally = Tally()
-    for seed, (function, arguments) in enumerate(task.calls(samples, draws), start=1):
+    for own, (function, arguments) in enumerate(task.calls(samples, draws), start=seed):
         try:
-            tally.note(task.name, check(function, arguments, seed=seed))
+            tally.note(task.name, check(function, arguments, seed=own))
         except CheckError as refusal:
             tally.counts["refused"] += 1
             tally.reasons[str(refusal)] += 1
@@ -200,17 +201,20 @@ def _line(dtype: str, source: str, counts: Counter[str], *, peer: bool) -> str:
 @click.option("--samples", default=SAMPLES, show_default=True, help="Of each catalogue entry.")
 @click.option("--draws", default=DRAWS, show_default=True, help="Of each plain function and family.")
 @click.option("--only", default="*", help="A pattern of function names.")
+@click.option("--seed", default=1, show_default=True, help="Of the first check of each function; 1 more for each.")
 @click.option("--peer/--no-peer", default=False, help="Ask torch's own checkers on the same inputs.")
 @click.option("--json", "path", type=click.Path(path_type=Path), help="Also write everything to this file.")
-def main(*, names: tuple[str, ...], samples: int, draws: int, only: str, peer: bool, path: Path | None) -> None:
+def main(
+    *, names: tuple[str, ...], samples: int, draws: int, only: str, seed: int, peer: bool, path: Path | None
+) -> None:
     """Check the entries of torch's op catalogue and plain functions, all of them supposed to be right."""
     dtypes = [getattr(torch, name) for name in names] or list(DTYPES)
-    options = {"samples": samples, "draws": draws, "peer": peer}
+    options = {"samples": samples, "draws": draws, "peer": peer, "seed": seed}
     rows: dict[tuple[str, str], Counter[str]] = {}
     findings: dict[str, str] = {}
     records = []
     began = time.monotonic()
-    plans = tasks(dtypes, only)  # loads the catalogue before workers are forked
+    plans = tasks(dtypes, only, samples=samples, draws=draws)  # loads the catalogue before workers are forked
     worker = Worker(options)
     for task in plans:
         tally = worker.ask(task)
