@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from pair import Pair, Pairs, x_of
 from torch.autograd import Function
+
+from gradfuzz.checker import check
 
 
 def gradient_needs_the_other_one():
@@ -94,3 +97,10 @@ class TestMask(Pairs):
         second_derivative_needs_the_other_one,
         three_ask_and_two_do_not,
     )
+
+
+def test_an_infinite_slope_of_an_input_that_stands_still_is_left_in_peace():
+    inputs = (x_of(), x_of(1.0, 0.0, 4.0))
+    for seed in (0, 1):  # the one asks alone, then the other
+        verdict = check(lambda a, b: a * torch.sqrt(b), inputs, oracles=["requires-grad-mask"], seed=seed)
+        assert [str(f) for f in verdict.findings] == []

@@ -28,8 +28,11 @@ def aliasing_is_irrelevant(run: Run) -> Iterator[Finding]:
     if not pairs:
         return
     i, j = pairs[run.seed % len(pairs)]
-    point = list(run.subject.point)
-    point[j] = point[i].clone()
+
+    def equal(point: Tensors) -> list[torch.Tensor]:
+        return [point[i].clone() if k == j else t for k, t in enumerate(point)]
+
+    point = equal(run.subject.point)
     try:
         want = _apart(run, point, i, j)
     except (ForwardRaised, BackwardRaised):
@@ -42,6 +45,7 @@ def aliasing_is_irrelevant(run: Run) -> Iterator[Finding]:
         want,
         lambda: _together(run, point, i, j),
         again=lambda: _apart(run, point, i, j),
+        near=lambda nearby: _apart(run, equal(nearby), i, j),
         explanation=f"{run.subject.names[i]} and {run.subject.names[j]} are one tensor; "
         "two equal tensors give another {what}",
     )

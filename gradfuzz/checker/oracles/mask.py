@@ -32,6 +32,8 @@ def mask_is_irrelevant(run: Run) -> Iterator[Finding]:
     alone, rest = (chosen,), tuple(k for k in range(count) if k != chosen)
     first_order = replace(want, hessian_u=None, jacobian_u=None)
     part = first_order if want.hessian_u is None else _everything(run, alone, second=True)
+    if not part.finite:  # the others stand still, which is 0 * inf where their slope is infinite
+        part = first_order
     tries = [(alone, part), (rest, first_order)]
     # Of two inputs, all but one is the other one alone.
     tries += [((k,), first_order) for k in range(min(count, MOST_ALONE)) if k != chosen and count > 2]

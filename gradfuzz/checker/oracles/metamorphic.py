@@ -161,6 +161,7 @@ def compare(
     other: Callable[[], Answers],
     *,
     again: Callable[[], Answers] | None = None,
+    near: Callable[[Tensors], Answers] | None = None,
     where: str = "",
     explanation: str,
     raising: bool = True,
@@ -175,6 +176,8 @@ def compare(
         want: What one run gave.
         other: The other run.
         again: The first run once more; by default on contiguous inputs.
+        near: The first run, made from inputs that differ by rounding from the check's. Given where both runs are at
+            another point than the check is, whose noise says nothing of theirs.
         where: The place that a finding names; by default the tensor with the element that differs most.
         explanation: What was changed; ``{what}`` in it becomes what differs.
         raising: Whether a backward that raises is a finding.
@@ -190,12 +193,34 @@ def compare(
     if _alike(run, want, got):
         return
     finding = _difference(run, symptom, want, got, where, explanation)
+    if finding is not None and near is not None:
+        finding = _difference(run, symptom, want, _beyond_noise(run, want, got, near), where, explanation)
     if finding is None:
         return
     with suppress(ForwardRaised, BackwardRaised):
         repeated = (again or (lambda: afresh(run)))()
         if _difference(run, symptom, want, repeated, where, explanation) is None:
             yield finding
+
+
+def _beyond_noise(run: Run, want: Answers, got: Answers, near: Callable[[Tensors], Answers]) -> Answers:
+    """Give `got`, with what differs no more from `want` than rounded inputs explain taken over from that."""
+    noises = [None if part is None else np.zeros_like(part) for part in want.parts]
+    parts: list[Array | None] = []
+    with np.errstate(all="ignore"):
+        for point in run.jittered():
+            with suppress(ForwardRaised, BackwardRaised):
+                for noise, there, here in zip(noises, near(point).parts, want.parts, strict=True):
+                    if noise is not None and there is not None and here is not None and there.shape == here.shape:
+                        np.fmax(noise, np.abs(there - here), out=noise)
+        for mine, theirs, noise in zip(got.parts, want.parts, noises, strict=True):
+            if mine is None or theirs is None or noise is None or mine.shape != theirs.shape:
+                parts.append(mine)
+            else:
+                parts.append(np.where(np.abs(mine - theirs) <= NOISE_FACTOR * noise, theirs, mine))
+    values, gradients, hessian_u, jacobian_u = parts
+    assert gradients is not None  # every run has them
+    return Answers(values, gradients, hessian_u, jacobian_u)
 
 
 def agrees(run: Run, want: Answers, other: Callable[[], Answers]) -> bool:
