@@ -55,6 +55,10 @@ EXPLAINED = (
     ),
     Explained("*max_unpool*|wrong-gradient|1|rev", False, UNPOOLED_TWICE),
     Explained("*max_unpool*|forward-mode|1|fwd", False, UNPOOLED_TWICE),
+    Explained("*max_unpool*|layout-dependent|1|rev", True, "the backward views the indices, which may be strided"),
+    Explained(
+        "*max_pool3d|layout-dependent|1|rev", True, "the backward refuses a 4-d grad_output laid out as channels-last"
+    ),
     Explained("*scaled_dot_product_attention|not-differentiable|2|rev-rev", True, "the fused backward has none"),
     Explained(
         "triangular_solve|wrong-second-derivative|2|fwd-rev",
