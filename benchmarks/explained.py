@@ -53,6 +53,7 @@ EXPLAINED = (
     Explained(
         "native_group_norm|undefined-gradient|*|*", True, "the gradient of the mean is dropped with that of rstd"
     ),
+    Explained("*max_unpool*|layout-dependent|1|rev", True, "the backward views strided indices that forward takes"),
     Explained("*max_unpool*|wrong-gradient|1|rev", False, UNPOOLED_TWICE),
     Explained("*max_unpool*|forward-mode|1|fwd", False, UNPOOLED_TWICE),
     Explained("*max_unpool*|layout-dependent|1|rev", True, "the backward views the indices, which may be strided"),
