@@ -402,3 +402,13 @@ def test_explaining_leaves_the_generator_alone():
 def test_the_same_check_explains_alike_every_time():
     function = sine(lambda g, x: torch.where(x.abs() > 1.1, 3 * g, g))
     assert explanation(function, real(8)) == explanation(function, real(8))
+
+
+def test_a_failure_to_explain_loses_no_finding(monkeypatch):
+    def fails(*_):
+        raise ZeroDivisionError("one over nothing")
+
+    monkeypatch.setattr("gradfuzz.checker.explain._said", fails)
+    x = torch.tensor([0.5, -1.0], dtype=torch.float64, requires_grad=True)
+    (finding,) = gradfuzz.check(lambda x: x * x.detach(), (x,), oracles=["wrong-gradient"]).findings
+    assert "gradfuzz failed to explain it, an error of its own: ZeroDivisionError(one over nothing)" in str(finding)

@@ -13,6 +13,7 @@ from gradfuzz.checker.direction import EXPLAINING
 from gradfuzz.checker.evaluation import BackwardRaised, ForwardRaised
 from gradfuzz.checker.explain_evidence import Evidence
 from gradfuzz.checker.explain_graph import defines_a_jvp, saves_an_intermediate
+from gradfuzz.checker.naming import one_line
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.tensors import Tensors, flat, segments
 
@@ -27,7 +28,12 @@ def _asked(explanation: Callable[Concatenate[Run, P], str]) -> Callable[Concaten
 
     @wraps(explanation)
     def said(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> str:
-        return explanation(run, *args, **kwargs) if run.explain else ""
+        if not run.explain:
+            return ""
+        try:
+            return explanation(run, *args, **kwargs)
+        except Exception as error:  # the finding stands, whatever goes wrong in explaining it; and that is said
+            return f"gradfuzz failed to explain it, an error of its own: {one_line(error)}"
 
     return said
 

@@ -181,7 +181,9 @@ def _as_if_transposed(run: Run, evidence: Sequence[Evidence]) -> str:
     """The gradient that would be right were a grad_output or another input transposed, as a product's operand is."""
     if not all(e.complete and e.u is None for e in evidence) or sum(int(e.wrong.sum()) for e in evidence) < FEWEST:
         return ""
-    for k, v in enumerate(evidence[0].v):
+    # What has lost its graph is looked at without the derivatives of every output.
+    given = evidence[0].v if all(e.jacobian.shape == (len(e.indices), flat(e.v).size) for e in evidence) else ()
+    for k, v in enumerate(given):
         for a, b in _squares(v):
             turned = [tuple(w.transpose(a, b) if i == k else w for i, w in enumerate(e.v)) for e in evidence]
             if all(e.near(e.jacobian @ flat(t)).all() for e, t in zip(evidence, turned, strict=True)):
