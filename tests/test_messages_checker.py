@@ -73,7 +73,8 @@ def test_a_special_case_in_the_code_is_told_from_a_kink():
     (at_point,) = said(identity, x_of(0.0), oracles=["wrong-gradient"])
     assert without_bar(at_point) == (
         "wrong-gradient: first derivative (rev), input 0, element (0,): got 0, want 1"
-        " - zero where it should not be at the elements that are zero, and only there; only at this very point: a special case in the code"
+        " - zero where it should not be at the elements that are zero, and only there"
+        "; only at this very point: a special case in the code"
     )
     relu = operator(torch.relu, lambda g, x: g * torch.where(x == 0, 3.0, (x > 0).to(x.dtype)))
     (at_kink,) = said(relu, x_of(0.0), oracles=["wrong-gradient"])
