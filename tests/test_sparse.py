@@ -44,6 +44,18 @@ class Twice(Function):
         return ctx.give(g), None
 
 
+class Turned(Function):
+    """A sparse tensor times 3j, whose backward forgets the conjugate."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 3j * x.detach()
+
+    @staticmethod
+    def backward(ctx, g):
+        return 3j * g
+
+
 class Spread(Function):
     """The square of a sparse tensor as a dense one; its backward's factor is given."""
 
@@ -171,6 +183,14 @@ def test_sparse_outputs_of_dense_inputs_are_judged():
     assert check(lambda t: (t * t).to_sparse(), x).status is Status.PASS
     verdict = check(lambda t: (t * t * 1.01 - 0.01 * (t * t).detach()).to_sparse(), x)
     assert "wrong-gradient" in {f.symptom.value for f in verdict.findings}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_complex_sparse_outputs_are_judged_in_every_layout(layout):
+    x = sparse(layout, dtype=torch.complex128)
+    assert [str(f) for f in check(lambda t: 3j * t, x).findings] == []
+    wrong = check(Turned.apply, x)
+    assert "wrong-gradient" in {f.symptom.value for f in wrong.findings}
 
 
 def test_sparse_grad_outputs_may_be_given_for_sparse_outputs():

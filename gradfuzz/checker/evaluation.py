@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from gradfuzz.checker.engine import differentiate
+from gradfuzz.checker.sparse import strided
 from gradfuzz.checker.tensors import Array as Array
 from gradfuzz.checker.tensors import Tensors as Tensors
 from gradfuzz.checker.tensors import dense as dense
@@ -227,7 +228,7 @@ class Subject:
         try:
             result = self.func(*arguments)
             leaves = (result,) if isinstance(result, torch.Tensor) else pytree.tree_leaves(result)
-            outputs = tuple(dense(o) for o in leaves if is_differentiable(o))
+            outputs = tuple(strided(o) for o in leaves if is_differentiable(o))
         except Exception as error:
             raise ForwardRaised(error) from None
         shapes = [o.shape for o in outputs]

@@ -11,7 +11,7 @@ import torch
 from torch.autograd import Function
 from torch.utils import _pytree as pytree
 
-from gradfuzz.checker.tensors import is_differentiable
+from gradfuzz.checker.tensors import dense, is_differentiable
 from gradfuzz.errors import CheckError
 
 COMPRESSED = {torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc}
@@ -114,6 +114,19 @@ class Read(Function):
 # Typed, where torch's apply is not.
 fill: Callable[[torch.Tensor, Pattern], torch.Tensor] = Fill.apply
 read: Callable[[torch.Tensor, Pattern], torch.Tensor] = Read.apply
+
+
+def strided(x: torch.Tensor) -> torch.Tensor:
+    """Give a strided tensor of the same elements, differentiable as often as `x` is.
+
+    torch's own conversion refuses a recorded backward where `x` is compressed and complex; the function that gave `x`
+    is not to be blamed for that.
+    """
+    if x.layout not in COMPRESSED or not x.dtype.is_complex:
+        return dense(x)
+    pattern = Pattern.of(x)
+    empty = torch.zeros(x.numel(), dtype=x.dtype, device=x.device)
+    return empty.index_put((pattern.positions.reshape(-1),), read(x, pattern).reshape(-1)).reshape(x.shape)
 
 
 def by_values(func: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
