@@ -23,7 +23,6 @@ GRACE_SECONDS = 40.0
 # Imported once by the server that trials are forked from: torch alone takes seconds.
 PRELOAD = [
     *server.PRELOAD,
-    "torch._dynamo",  # forward-mode AD of what torch decomposes, such as full_like, imports it: two seconds
     "gradfuzz.campaign.run",
     "gradfuzz.corpus",
     "benchmarks.bridge",

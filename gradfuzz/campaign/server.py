@@ -21,6 +21,7 @@ PRELOAD = [
     "torch",
     "torch.fx.experimental.symbolic_shapes",  # autograd.grad imports it, and sympy, on first use: a second or two
     "torch._decomp.decompositions_for_jvp",  # so does forward-mode AD
+    "torch._dynamo",  # and so does forward-mode AD of what torch decomposes in Python, a product with 2 among it
     "hypothesis",
     "gradfuzz.campaign.hunt",
 ]
