@@ -48,9 +48,22 @@ def double_backward_raises():
     return Pair(operator(torch.sin, Broken.apply), twin, (x_of(),), "backward-error", 2, "rev-rev", "double backward")
 
 
+def recorded_backward_raises():
+    def out_of_place(g, x):
+        return g * torch.cos(x)
+
+    def with_out(g, x):
+        return torch.mul(g, torch.cos(x), out=torch.empty_like(x))
+
+    where = "backward with create_graph"
+    faulty, twin = operator(torch.sin, with_out), operator(torch.sin, out_of_place)
+    return Pair(faulty, twin, (x_of(),), "backward-error", 2, "rev-rev", where)
+
+
 class TestRefusal(Pairs):
     pairs = (
         refuses_a_second_derivative,
         backward_raises,
         double_backward_raises,
+        recorded_backward_raises,
     )

@@ -59,4 +59,6 @@ def backward_returns(run: Run) -> Iterator[Finding]:
         if not run.finite:
             run.reasons.append(f"double backward raises where the value is not finite: {error}")
             return
-        yield raised(error, "backward" if error.order == 1 else "double backward")
+        # The plain backward has returned: one that raises only where it is recorded owes the second order.
+        where = "backward with create_graph" if error.order == 1 else "double backward"
+        yield raised(BackwardRaised(error.error, order=2), where)
