@@ -72,6 +72,7 @@ EXPLAINED = (
     Explained("nextafter|wrong-gradient|1|rev", True, "at equal arguments neither of the two gets the gradient"),
     Explained("*pow|nonfinite|2|rev-rev", True, "log(base) at a base of 0, guarded at the first order only"),
     Explained("grid_sampler_2d|backward-error|2|rev-rev", True, "double backward scatters float32 into bfloat16"),
+    Explained("sparse.sampled_addmm|backward-error|2|rev-rev", True, "the backward masks by a pattern that is not COO"),
     Explained("i0|not-differentiable|2|rev-rev", True, NO_BFLOAT16),
     Explained("special.i0e|not-differentiable|2|rev-rev", True, NO_BFLOAT16),
     Explained("mish|nonfinite|2|rev-rev", True, "inf / inf in double backward where exp(x) overflows"),
