@@ -84,6 +84,13 @@ class Tally:
             key = "|".join((name, finding.symptom.value, str(finding.order), finding.mode))
             self.findings.setdefault(key, str(finding))
 
+    def add(self, other: Tally) -> None:
+        """Take in what came of other calls of the same task."""
+        self.counts += other.counts
+        self.findings = other.findings | self.findings
+        self.reasons += other.reasons
+        self.ending = other.ending or self.ending
+
     def record(self) -> dict[str, Any]:
         """Give it as plain data."""
         return {
@@ -107,10 +114,10 @@ def tasks(dtypes: Sequence[torch.dtype], only: str, *, samples: int, draws: int)
     return result
 
 
-def judge(task: Task, *, samples: int, draws: int, peer: bool, seed: int) -> Tally:
-    """Check every call of a task, each with a seed of its own."""
-    tally = Tally()
+def judge(task: Task, *, samples: int, draws: int, peer: bool, seed: int) -> Iterator[Tally]:
+    """Check every call of a task, each with a seed of its own; give what came of each."""
     for own, (function, arguments) in enumerate(task.calls(samples, draws), start=seed):
+        tally = Tally()
         try:
             tally.note(task.name, check(function, arguments, seed=own))
         except CheckError as refusal:
@@ -118,7 +125,7 @@ def judge(task: Task, *, samples: int, draws: int, peer: bool, seed: int) -> Tal
             tally.reasons[str(refusal)] += 1
         if peer:
             tally.counts["peer"] += _peer_fails(function, arguments)
-    return tally
+        yield tally
 
 
 def _peer_fails(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
@@ -139,9 +146,11 @@ def _serve(connection: Connection, options: dict[str, Any]) -> None:
     warnings.simplefilter("ignore")
     while (task := connection.recv()) is not None:
         try:
-            connection.send(judge(task, **options))
+            for tally in judge(task, **options):
+                connection.send(tally)
         except Exception as error:  # whatever an entry's own samples raise ends that entry alone
             connection.send(Tally(ending=f"{type(error).__name__}: {error}"[:200]))
+        connection.send(None)
 
 
 class Worker:
@@ -159,20 +168,24 @@ class Worker:
         theirs.close()
 
     def ask(self, task: Task) -> Tally:
-        """Judge a task; its ending is said where the process did not survive it."""
+        """Judge a task; its ending is said where the process did not survive it, and what came of the calls before."""
+        whole = Tally()
         self.ours.send(task)
-        if self.ours.poll(MOST_SECONDS):
+        while self.ours.poll(MOST_SECONDS):
             try:
-                tally: Tally = self.ours.recv()
-                return tally
+                tally: Tally | None = self.ours.recv()
             except EOFError:
                 self.process.join()
-                ending = f"died: exit code {self.process.exitcode}"
+                whole.ending = f"died: exit code {self.process.exitcode}"
+                break
+            if tally is None:
+                return whole
+            whole.add(tally)
         else:
-            ending = f"killed: no answer in {MOST_SECONDS:g} s"
+            whole.ending = f"killed: no answer in {MOST_SECONDS:g} s"
         self.process.kill()
         self._start()
-        return Tally(ending=ending)
+        return whole
 
 
 _ROW = "{:<11} {:<10} {:>8} {:>8} {:>7} {:>13} {:>9} {:>8} {:>8}"

@@ -67,6 +67,21 @@ def test_a_call_that_does_not_come_back_is_killed(monkeypatch):
     assert "hangs (float64, normal): killed: no answer in 0.5 s" in result.output
 
 
+def test_what_came_of_the_calls_before_a_death_is_kept():
+    def dies_at_the_second(x):
+        if x.detach()[0] == second:
+            os._exit(3)
+        return x * x
+
+    task = false_alarms.Task("normal", "square", "float64")
+    second = BY_NAME["square"].inputs("normal", torch.float64, 1)[0].detach()[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plain, "PLAIN", (plain.Plain("square", dies_at_the_second, ((5,),)),))
+        tally = false_alarms.Worker({"samples": 0, "draws": 2, "peer": False, "seed": 1}).ask(task)
+    assert tally.counts == {"pass": 1}
+    assert tally.ending == "died: exit code 3"
+
+
 def test_everything_is_written_as_plain_data(monkeypatch, tmp_path):
     path = tmp_path / "sweep.json"
     sweep(monkeypatch, "planted", Doubled.apply, "--json", str(path))
