@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +60,30 @@ class GlobalState:
             torch.set_float32_matmul_precision(self.matmul_precision)
         if torch.empty(0).device != self.default_device:
             torch.set_default_device(self.default_device)
+
+
+class Draws(TorchDispatchMode):
+    """Notices random numbers drawn under it, even where a function puts the generator back before it returns.
+
+    Attributes:
+        seen: Whether any were.
+    """
+
+    seen = False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call `func`; look at its generator before and after where it may draw."""
+        named = dict(kwargs or {})
+        if self.seen or torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **named)
+        generator = named.get("generator") or torch.default_generator
+        before = generator.get_state()
+        result = func(*args, **named)
+        self.seen = not torch.equal(before, generator.get_state())
+        return result

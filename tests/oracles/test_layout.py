@@ -151,3 +151,21 @@ def test_which_of_equal_elements_a_maximum_chooses_may_depend_on_strides():
         return flat[k] ** 2
 
     assert check(chosen, (matrix(),)).passed
+
+
+def test_numbers_that_are_drawn_behind_a_seed_of_the_function_s_own_may_fill_memory_in_any_order():
+    def dropped(x):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            return torch.dropout(x, 0.5, train=True)
+
+    assert check(dropped, (matrix(4, 5),)).passed
+
+
+def test_an_operator_that_could_draw_but_does_not_gets_no_such_leave():
+    def misread(x):
+        y = torch.dropout(x, 0.5, train=False)
+        return y * torch.as_strided(x, x.shape, torch.empty(x.shape).stride()).detach()
+
+    found = check(misread, (matrix(4, 5),), oracles=["layout-dependent"]).findings
+    assert [f.order for f in found] == [0]

@@ -9,7 +9,7 @@ import torch
 
 from gradfuzz.checker.answers import Answers
 from gradfuzz.checker.evaluation import is_differentiable
-from gradfuzz.checker.oracles.metamorphic import afresh, agrees, answers, compare, contiguous
+from gradfuzz.checker.oracles.metamorphic import afresh, agrees, answers, compare, contiguous, unless_random
 from gradfuzz.checker.run import Run
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -81,15 +81,14 @@ def layout_is_irrelevant(run: Run) -> Iterator[Finding]:
         return
     want = contiguous(run)
     if not run.subject.ordinary and not run.subject.random:
-        found = list(
-            compare(
-                run,
-                Symptom.LAYOUT_DEPENDENT,
-                want,
-                lambda: run.given,
-                explanation="with the inputs' own strides; contiguous copies of them give another {what}",
-            )
+        differences = compare(
+            run,
+            Symptom.LAYOUT_DEPENDENT,
+            want,
+            lambda: run.given,
+            explanation="with the inputs' own strides; contiguous copies of them give another {what}",
         )
+        found = list(unless_random(run, differences))
         yield from found
         if found:
             return
@@ -129,7 +128,7 @@ def _alone(run: Run, want: Answers, inputs: Layout | None, grad_outputs: Layout 
     else:
         where = "grad_output"
         explanation = f"with a grad_output that is {layout.name} where a contiguous one gives another {{what}}"
-    yield from compare(
+    differences = compare(
         run,
         Symptom.LAYOUT_DEPENDENT,
         want,
@@ -139,6 +138,7 @@ def _alone(run: Run, want: Answers, inputs: Layout | None, grad_outputs: Layout 
         explanation=explanation,
         raising=layout.raising,
     )
+    yield from differences if inputs is None else unless_random(run, differences)
 
 
 def relaid(run: Run, inputs: Layout | None, grad_outputs: Layout | None) -> Answers:

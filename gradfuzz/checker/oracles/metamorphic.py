@@ -14,6 +14,7 @@ from gradfuzz.checker.evaluation import BackwardRaised, First, ForwardRaised, ba
 from gradfuzz.checker.line import JITTER_DRAWS, JITTER_ROUNDINGS
 from gradfuzz.checker.naming import apart, element_of, one_line
 from gradfuzz.checker.run import Run
+from gradfuzz.checker.state import Draws
 from gradfuzz.checker.tensors import Array, Tensors, flat, unflat
 from gradfuzz.checker.verdict import Finding, Symptom
 
@@ -201,6 +202,20 @@ def compare(
         repeated = (again or (lambda: afresh(run)))()
         if _difference(run, symptom, want, repeated, where, explanation) is None:
             yield finding
+
+
+def unless_random(run: Run, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Pass on what two layouts of inputs differ in, unless the function draws random numbers.
+
+    It may seed for itself and put torch's generator back, so that every call gives the same and nothing is seen from
+    outside; but numbers fill a tensor in the order of its memory.
+    """
+    for finding in findings:
+        with Draws() as draws, suppress(ForwardRaised):
+            run.subject.value()
+        if draws.seen:
+            return
+        yield finding
 
 
 def _beyond_noise(run: Run, want: Answers, got: Answers, near: Callable[[Tensors], Answers]) -> Answers:
