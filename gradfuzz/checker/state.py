@@ -69,7 +69,9 @@ class Draws(TorchDispatchMode):
         seen: Whether any were.
     """
 
-    seen = False
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's has no annotations
+        self.seen = False
 
     def __torch_dispatch__(
         self,
