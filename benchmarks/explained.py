@@ -78,6 +78,10 @@ EXPLAINED = (
     Explained("mish|nonfinite|2|rev-rev", True, "inf / inf in double backward where exp(x) overflows"),
     Explained("linalg.norm.subgradients_at_zero|nonfinite|2|rev-rev", True, "masked at the first order only"),
     Explained("a Function with a jvp|wrong-second-derivative|2|fwd-fwd", True, "torch loses the outer tangent"),
+    Explained("native_layer_norm|*|2|rev-rev", True, "without weight, the bias's gradient loses its graph or raises"),
+    Explained("*max_pool3d|layout-dependent|1|rev", True, "a grad_output that is channels-last is refused by backward"),
+    Explained("*max_unpool*|layout-dependent|1|rev", True, "backward views indices as if contiguous, forward does not"),
+    Explained("*median|layout-dependent|0|", True, "a stride of 0 along the dimension: it reads memory of others"),
     Explained("*nll_loss|layout-dependent|*|*", True, "the backward refuses a gradient that is not contiguous"),
     Explained("linalg.eigh|nonfinite|2|rev-fwd", True, "the rule divides by differences that are 0 on the diagonal"),
     Explained(
