@@ -517,6 +517,7 @@ def test_the_plan_and_the_declaration_reach_the_checker(monkeypatch):
         "stochastic": True,
         "detached": (2,),
         "thorough": False,
+        "explain": True,
     }
 
 
