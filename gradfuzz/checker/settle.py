@@ -9,8 +9,8 @@ from enum import Enum
 import numpy as np
 
 from gradfuzz.checker import numeric
-from gradfuzz.checker.direction import Mask, Rng, direction, generic
-from gradfuzz.checker.evaluation import Array, BackwardRaised, First, ForwardRaised, Second, Tensors, flat, move
+from gradfuzz.checker.direction import Mask, Rng, direction, generic, signs_and_sizes
+from gradfuzz.checker.evaluation import Array, BackwardRaised, First, ForwardRaised, Second, Tensors, flat, move, unflat
 from gradfuzz.checker.line import Context, Measurement, Quantity, measure, neighbour, sample
 from gradfuzz.checker.numeric import Answer
 
@@ -26,6 +26,8 @@ ROUNDINGS_BESIDE, POINTS_BESIDE = 8, 4
 # own slope changes by its curvature over the distance, far less than by the jump from piece to piece.
 PIECES_ASKED = 8
 PIECE_SLACK = 0.1
+# What a wrong derivative must move the value by, in roundings of the largest value at a distance of about 1.
+VISIBLE_ROUNDINGS = 64
 # The second look at a contradiction uses other steps, so that no coincidence of the first repeats.
 SECOND_LOOK = numeric.WIDE._replace(first=numeric.WIDE.first / 3)
 
@@ -84,6 +86,40 @@ class Bench:
 
 def settle(bench: Bench, quantity: Quantity, first: Measurement) -> Decision:
     """Decide about one quantity from a first measurement that did not agree."""
+    decision = _settled(bench, quantity, first)
+    if decision.wrong and not _visible(bench, quantity, decision.evidence):
+        return Decision(Outcome.UNKNOWN, decision.evidence)
+    return decision
+
+
+def _visible(bench: Bench, quantity: Quantity, m: Measurement) -> bool:
+    """Whether what is wrong would move the value by more than the rounding of what it may be left of.
+
+    log(cosh(x)) of 1e-12 is a difference of numbers near log(2): it rounds as they do, though nothing at the point or
+    near it shows them. A point at a distance of about 1 does; where the function refuses it, all is visible.
+    """
+    estimate = m.estimates.get(quantity)
+    if estimate is None:
+        return True
+    far = unflat(flat(m.x) + signs_and_sizes(bench.rng, flat(m.x).size), m.x)
+    try:
+        there = bench.context.subject.gradient(far, m.v)
+    except (ForwardRaised, BackwardRaised):
+        return True
+    values = flat(there.gradients if quantity is Quantity.HESSIAN else there.values)
+    with np.errstate(all="ignore"):
+        weight = float(np.abs(flat(m.v)).sum()) if quantity is Quantity.SLOPE else 1.0
+        quantum = (
+            VISIBLE_ROUNDINGS
+            * bench.context.eps
+            * weight
+            * float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
+        )
+        gap = np.abs(m.analytic_of(quantity) - estimate.value) * numeric.WIDE.first
+    return not bool((gap <= quantum).all())  # so written that nan is visible
+
+
+def _settled(bench: Bench, quantity: Quantity, first: Measurement) -> Decision:
     if first.answer(quantity) is Answer.AGREES:
         return Decision(Outcome.RIGHT, first)
     if first.answer(quantity) is Answer.CONTRADICTS:
