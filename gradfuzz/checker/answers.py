@@ -19,12 +19,14 @@ class Answers:
         gradients: G.
         hessian_u: d<G, u>/dx; None where no second derivative is looked at.
         jacobian_u: d<G, u>/dv; None likewise.
+        largest_term: The largest number that an element of G was summed from, where the check itself did that.
     """
 
     values: Array | None
     gradients: Array
     hessian_u: Array | None = None
     jacobian_u: Array | None = None
+    largest_term: float = 0.0
 
     @classmethod
     def of(cls, first: First) -> Answers:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import torch
 
 from gradfuzz.checker.answers import Answers
@@ -87,7 +89,7 @@ def _inputs(run: Run) -> Iterator[Finding]:
     """Inputs expanded along one dimension, the last first.
 
     Seen from the part that is expanded: equal elements tie, and which of them a maximum chooses is nobody's promise,
-    but the sum of their gradients is.
+    but the sum of their gradients is. Where that cancels, as behind a mean that is subtracted, it rounds as they do.
     """
     subject = run.subject
     if subject.random:
@@ -102,9 +104,10 @@ def _inputs(run: Run) -> Iterator[Finding]:
         if lie_apart:
             full = tuple(x.contiguous() for x in full)
         outputs = subject.apply(subject.arguments(full))
-        grads = materialize(backward(outputs, parts, run.v), parts)
-        spread = tuple(g.expand(x.shape) for g, x in zip(grads, subject.wrt, strict=True))
-        return Answers.of(First(outputs, spread, full))
+        grads = materialize(backward(outputs, (*parts, *full), run.v), (*parts, *full))
+        spread = tuple(g.expand(x.shape) for g, x in zip(grads, subject.wrt, strict=False))
+        terms = flat(grads[len(parts) :])
+        return replace(Answers.of(First(outputs, spread, full)), largest_term=float(np.abs(terms).max(initial=0.0)))
 
     try:
         want = with_inputs(subject.point, lie_apart=True)

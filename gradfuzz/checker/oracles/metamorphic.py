@@ -67,10 +67,10 @@ def answers(
     return Answers.of(double_backward(leaves, outputs, v, run.second_along, retain_graph=retain, as_given=True))
 
 
-def differing(run: Run, got: Array, want: Array) -> Mask:
+def differing(run: Run, got: Array, want: Array, *, largest_term: float = 0.0) -> Mask:
     """The elements of G by which two runs differ beyond rounding, as a mask; nan equals nan."""
     with np.errstate(all="ignore"):
-        allowed = _rounding(run, want)
+        allowed = _rounding(run, want) + ROUNDINGS * run.eps * largest_term
         differs = beyond(got, want, allowed)
         if differs.any():
             differs = beyond(got, want, allowed + NOISE_FACTOR * run.gradient_noise() + _natural(run))
@@ -283,7 +283,7 @@ def _difference(
     if got.gradients.shape != want.gradients.shape:
         return None
     inputs = run.subject.wrt, run.subject.names
-    differs = differing(run, got.gradients, want.gradients)
+    differs = differing(run, got.gradients, want.gradients, largest_term=want.largest_term)
     if differs.any():
         return _at(symptom, differs, got.gradients, want.gradients, inputs, 1, where, explanation)
     hessian, jacobian = _differing_second(run, got, want)
